@@ -1,0 +1,1 @@
+"""THE FRONT DOOR: the command, the one-machine supervisor, the console."""

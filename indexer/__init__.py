@@ -1,0 +1,1 @@
+"""DECIDES: from "something changed" to a Plan. Imports store."""

@@ -1,0 +1,1 @@
+"""Texts in, vectors out: one provider a file; batching is pure."""

@@ -1,0 +1,1 @@
+"""Bytes in, text with its structure out: pure, one format a file."""

@@ -1,0 +1,1 @@
+"""Where documents come from: a folder that is scanned and fetched from, a watch on it."""

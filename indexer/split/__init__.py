@@ -1,0 +1,1 @@
+"""Text in, pieces out: pure, one strategy a file."""

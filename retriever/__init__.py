@@ -1,0 +1,1 @@
+"""ANSWERS: its own process, read-only."""

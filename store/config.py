@@ -1,0 +1,214 @@
+"""Configuration: `evercurrent.toml`, a table a room, every key also an environment variable.
+
+Order: environment (`EVERCURRENT_INDEXER__EMBEDDING__PROVIDER`), then the file, then the defaults here. An unknown key is
+refused with the nearest known name. Reading the configuration opens nothing and starts nothing.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tomllib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
+
+from store.errors import ConfigWrong
+
+CONFIG_FILE = "evercurrent.toml"
+ENVIRONMENT_PREFIX = "EVERCURRENT_"
+
+
+class _Table(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class StoreTable(_Table):
+    redis_url: SecretStr | None = Field(None, description="Queue server; empty: REDIS_URL, else the embedded one.")
+    acl: bool = Field(False, description="true: a document without an ACL is nobody's.")
+    retention_days: float = Field(7, ge=0, description="How long dead versions stay readable with as-of.")
+    write_lock_seconds_max: float = Field(30, gt=0, description="Patience for the catalog's write lock.")
+
+
+class WatchTable(_Table):
+    mode: Literal["auto", "native", "polling"] = Field("auto", description="Where file events come from.")
+    settle_seconds: float = Field(0.3, ge=0, description="Quiet time before an unfinished write is indexed.")
+    settle_seconds_max: float = Field(5, ge=0, description="A file that never settles is indexed at least this often.")
+    poll_seconds: float = Field(2, gt=0, description="Interval of the polling watcher.")
+    reconcile_seconds: float = Field(300, ge=0, description="Interval of the full comparison with the source; 0: only at start and on overflow.")
+    inbox_events_max: int = Field(65_536, ge=64, description="Events held before an overflow forces a reconcile.")
+
+
+class SplitTable(_Table):
+    strategy: Literal["auto", "text", "markdown"] = Field("auto", description="How text is cut.")
+    chunk_chars_max: int = Field(1200, ge=16, description="Longest chunk, in characters.")
+    chunk_chars_min: int | None = Field(None, ge=0, description="Shortest chunk where there is a choice; empty: a quarter of the maximum.")
+    overlap_chars: int = Field(0, ge=0, description="Characters repeated between neighbours, in whole sentences: at most.")
+
+    @property
+    def chars_min(self) -> int:
+        return self.chunk_chars_max // 4 if self.chunk_chars_min is None else self.chunk_chars_min
+
+    @model_validator(mode="after")
+    def _limits_fit(self) -> SplitTable:
+        if self.chars_min * 2 > self.chunk_chars_max:
+            raise ValueError("chunk_chars_min may be at most half of chunk_chars_max")
+        if self.overlap_chars * 2 > self.chunk_chars_max:
+            raise ValueError("overlap_chars may be at most half of chunk_chars_max")
+        return self
+
+
+class EmbeddingTable(_Table):
+    provider: Literal["local", "openai", "hashing"] = Field("local", description="local: offline, English and Chinese; openai: any endpoint of that protocol; hashing: deterministic, for tests.")
+    base_url: str | None = Field(None, description="Endpoint of the openai provider.")
+    model: str | None = Field(None, description="Model name of the openai provider.")
+    api_key: SecretStr | None = Field(None, description="Key of the openai provider; better given by environment.")
+    dimensions: int | None = Field(None, ge=1, description="Dimensions to ask for, where the model offers a choice.")
+    batch_texts_max: int = Field(64, ge=1, le=2048, description="Texts a call.")
+    document_prefix: str = Field("", description="Put before each chunk's text when it is embedded.")
+    query_prefix: str = Field("", description="Put before each query when it is embedded.")
+    timeout_seconds: float = Field(30, gt=0, description="Patience for one call.")
+    price_per_million_tokens: float = Field(0, ge=0, description="For the cost that `plan` shows.")
+    currency: str = Field("USD", description="Of that price.")
+
+
+class IntakeHttpTable(_Table):
+    host: str = Field("127.0.0.1", description="Address of the intake server.")
+    port: int = Field(8100, ge=0, le=65535, description="Port of the intake server; 0: any free one.")
+
+
+class IndexerTable(_Table):
+    include: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is indexed; empty: everything claimed.")
+    exclude: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is ignored.")
+    document_bytes_max: int = Field(64 * 1024 * 1024, ge=1, description="Larger documents are quarantined.")
+    job_documents_max: int = Field(64, ge=1, le=1024, description="Documents a job under backlog.")
+    queue_jobs_ahead: int = Field(4, ge=1, description="Jobs kept in the queue a worker.")
+    watch: WatchTable = WatchTable()
+    split: SplitTable = SplitTable()
+    embedding: EmbeddingTable = EmbeddingTable()
+    http: IntakeHttpTable = IntakeHttpTable()
+
+
+class WorkersTable(_Table):
+    count: int = Field(2, ge=1, le=256, description="Worker processes.")
+    lease_seconds: float = Field(10, gt=0, description="A lease whose worker is silent this long is free.")
+    attempts_max: int = Field(6, ge=1, description="Attempts before a document is quarantined.")
+
+
+class RetrieverHttpTable(_Table):
+    host: str = Field("127.0.0.1", description="Address of the retriever.")
+    port: int = Field(8200, ge=0, le=65535, description="Port of the retriever; 0: any free one.")
+
+
+class RetrieverTable(_Table):
+    http: RetrieverHttpTable = RetrieverHttpTable()
+    dense_weight: float = Field(0.6, ge=0, le=1, description="Share of the dense score in hybrid search.")
+    fetch_k: int = Field(100, ge=1, le=10_000, description="Candidates that each side hands to the fusion.")
+    k_max: int = Field(1000, ge=1, description="Largest k of a query.")
+    behind_seconds_max: float = Field(5, gt=0, description="Patience for the replica to reach the head.")
+
+
+class DashboardTable(_Table):
+    port: int = Field(8300, ge=0, le=65535, description="Port of the queue dashboard; 0: any free one.")
+    enabled: bool = Field(True, description="Whether `up` serves the queue dashboard.")
+
+
+class FrontTable(_Table):
+    dashboard: DashboardTable = DashboardTable()
+
+
+class Config(BaseSettings):
+    """The whole configuration, checked. Frozen: a change is a restart."""
+
+    model_config = SettingsConfigDict(
+        env_prefix=ENVIRONMENT_PREFIX, env_nested_delimiter="__", extra="forbid", frozen=True, env_ignore_empty=True
+    )
+
+    store: StoreTable = StoreTable()
+    indexer: IndexerTable = IndexerTable()
+    workers: WorkersTable = WorkersTable()
+    retriever: RetrieverTable = RetrieverTable()
+    evercurrent: FrontTable = FrontTable()
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        return env_settings, init_settings
+
+
+def load_config(path: Path | None = None) -> Config:
+    """The configuration of `path`, or of `evercurrent.toml` in the working directory when it is there.
+
+    Raises ConfigWrong: the file is missing or no TOML, a key is unknown (with the nearest name), a value does not fit.
+    """
+    tables = _tables_of_file(path)
+    _refuse_unknown(tables, "")
+    _refuse_unknown(_tables_of_environment(), "")
+    try:
+        return Config(**tables)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise ConfigWrong(reason=f"{place}: {first['msg']}", key=place) from error
+    except ValueError as error:
+        raise ConfigWrong(reason=str(error)) from error
+
+
+def _tables_of_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        path = Path(CONFIG_FILE)
+        if not path.exists():
+            return {}
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise ConfigWrong(reason=f"There is no configuration file {str(path)!r}.") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise ConfigWrong(reason=f"{path}: {error}") from error
+
+
+_ENVIRONMENT_OF_THE_COMMAND = frozenset({"EVERCURRENT_DATA", "EVERCURRENT_CONFIG"})
+
+
+def _tables_of_environment() -> dict[str, Any]:
+    tables: dict[str, Any] = {}
+    for name in os.environ:
+        if not name.startswith(ENVIRONMENT_PREFIX) or name in _ENVIRONMENT_OF_THE_COMMAND:
+            continue
+        *parents, key = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
+        table = tables
+        for parent in parents:
+            table = table.setdefault(parent, {})
+        table[key] = None
+    return tables
+
+
+def known_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:
+    """Every key with its table, dotted: `indexer.split.chunk_chars_max`."""
+    keys: list[str] = []
+    for name, spec in model.model_fields.items():
+        if isinstance(spec.annotation, type) and issubclass(spec.annotation, BaseModel):
+            keys += known_keys(spec.annotation, f"{prefix}{name}.")
+        else:
+            keys.append(prefix + name)
+    return keys
+
+
+def _refuse_unknown(tables: dict[str, Any], prefix: str) -> None:
+    keys = known_keys()
+    folders = {key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)}
+    for name, value in tables.items():
+        dotted = prefix + name
+        if isinstance(value, dict) and dotted in folders:
+            _refuse_unknown(value, dotted + ".")
+        elif dotted not in keys:
+            near = difflib.get_close_matches(dotted, [*keys, *folders], n=1, cutoff=0.0)
+            raise ConfigWrong(reason=f"Unknown configuration key {dotted!r}; did you mean {near[0]!r}?", key=dotted)

@@ -1,0 +1,1 @@
+"""Dense search: the in-memory replica and its exact scan."""

@@ -1,0 +1,1 @@
+"""DO: carry plans out and survive anything. Imports indexer and store."""
