@@ -37,7 +37,9 @@ class WatchTable(_Table):
     settle_seconds: float = Field(0.3, ge=0, description="Quiet time before an unfinished write is indexed.")
     settle_seconds_max: float = Field(5, ge=0, description="A file that never settles is indexed at least this often.")
     poll_seconds: float = Field(2, gt=0, description="Interval of the polling watcher.")
-    reconcile_seconds: float = Field(300, ge=0, description="Interval of the full comparison with the source; 0: only at start and on overflow.")
+    reconcile_seconds: float = Field(
+        300, ge=0, description="Interval of the full comparison with the source; 0: only at start and on overflow."
+    )
     inbox_events_max: int = Field(65_536, ge=64, description="Events held before an overflow forces a reconcile.")
 
 
@@ -61,7 +63,10 @@ class SplitTable(_Table):
 
 
 class EmbeddingTable(_Table):
-    provider: Literal["local", "openai", "hashing"] = Field("local", description="local: offline, English and Chinese; openai: any endpoint of that protocol; hashing: deterministic, for tests.")
+    provider: Literal["local", "openai", "hashing"] = Field(
+        "local",
+        description="local: offline, English and Chinese; openai: any endpoint of that protocol; hashing: deterministic, for tests.",
+    )
     base_url: str | None = Field(None, description="Endpoint of the openai provider.")
     model: str | None = Field(None, description="Model name of the openai provider.")
     api_key: SecretStr | None = Field(None, description="Key of the openai provider; better given by environment.")

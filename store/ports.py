@@ -1,0 +1,289 @@
+"""The ports of the catalog: what every adapter promises, checked by one contract suite (tests/contract/test_catalog_contract.py).
+
+Writers are split by who may call them: `Ledger` (indexer), `Leases` and `Commits` (workers), `Builds` (wiring, timers).
+Readers get `CatalogReader` and its `Snapshot`, which have no write methods.
+Vectors cross these ports as bytes (float32, little endian), so that nothing here needs numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection as Several
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from store.model import (
+    Build,
+    Change,
+    ChunkId,
+    Collection,
+    CollectionId,
+    DocumentId,
+    DocumentState,
+    DocumentStatus,
+    InputHash,
+    Instant,
+    Intent,
+    LeasedDocument,
+    Outcome,
+    PendingDocument,
+    Position,
+    Recipe,
+    Recorded,
+    Root,
+    SessionId,
+    Sighting,
+    Space,
+    Verdict,
+    Version,
+    VisibleChunk,
+    VisibleDocument,
+)
+
+# --- values that only cross ports ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A process that holds leases: one row, one heartbeat."""
+
+    session_id: SessionId
+    role: str
+    pid: int
+    beat_at: Instant
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Numbers for `status`, of one collection."""
+
+    states: Mapping[DocumentState, int]
+    chunks: int
+    oldest_pending_at: Instant | None
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentPage:
+    documents: tuple[DocumentStatus, ...]
+    cursor: str | None
+    """Hand it back for the next page; None at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something `check` found. `code` is stable: see deploy/RUNBOOK.md."""
+
+    code: str
+    document: DocumentId | None
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedVector:
+    """A visible chunk with its vector, as the replica loads it. `vector` is empty for a chunk kept without one."""
+
+    chunk_id: ChunkId
+    document: DocumentId
+    vector: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Documents that changed after a cursor, up to the snapshot. `rebuild`: the collection serves another build by now."""
+
+    position: Position
+    documents: tuple[DocumentId, ...]
+    rebuild: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """A counter that survives restarts, added inside the transaction it counts. `labels` are sorted pairs."""
+
+    name: str
+    labels: tuple[tuple[str, str], ...] = ()
+    value: float = field(default=0.0, compare=False)
+
+
+# --- writers ------------------------------------------------------------------------------------------------
+
+
+class Ledger(Protocol):
+    """Pending work, durably. Every call is one transaction (large batches: several), durable when it returns."""
+
+    def record(self, intents: Sequence[Intent]) -> list[Version | None]:
+        """Makes the intents the wanted state, in order, and returns each document's wanted version (None: nothing to want).
+
+        Absent *is* its commit: the document's chunks die and a change-log row is written in the same transaction, and a lease
+        held by a worker is worth nothing afterwards. Absent of an unknown or already absent document changes nothing.
+        Present of a document that another root owns sets nothing and returns None (the file's state is `conflict`; HTTP asks first).
+        Present with a `moved_from` that is visible keeps the old uri served until the move is committed; a chain of moves
+        collapses to its visible start. Present with the wanted content hash (uploads) keeps its version.
+        Held marks without touching what is served. Seen updates the signature and lets a held document go.
+        """
+        ...
+
+    def pending(self, limit: int, now: Instant) -> list[PendingDocument]:
+        """Documents that want work now (wanted > indexed or a build missing; retry_at reached; not quarantined; no live lease), by
+        urgency, then oldest notice."""
+        ...
+
+    def sightings(self, root: Root, prefix: str = "") -> Iterable[Sighting]:
+        """What the ledger remembers of `root` below the uri prefix, tombstones left out, in uri order (bytes)."""
+        ...
+
+    def retry(self, documents: Sequence[DocumentId] | None, home: CollectionId, now: Instant) -> int:
+        """Puts quarantined documents (all of `home` when None) back to pending; returns how many."""
+        ...
+
+    def add_tallies(self, tallies: Sequence[Tally]) -> None:
+        """Adds to counters outside a commit (calls made for work that failed)."""
+        ...
+
+
+class Roots(Protocol):
+    """Roots and who owns a document. The first root of a collection has no prefix."""
+
+    def roots(self, home: CollectionId | None = None) -> list[Root]: ...
+
+    def ensure_root(self, root: Root) -> Root:
+        """Records the root; idempotent by (home, path). Returns the recorded one, whose prefix and name may differ.
+
+        Raises Misuse when the name is taken by another path.
+        """
+        ...
+
+
+class Leases(Protocol):
+    """Sessions and leases. Not durable at once (a power cut may free a lease; the fence still protects)."""
+
+    def open_session(self, session_id: SessionId, role: str, pid: int, now: Instant) -> None: ...
+
+    def beat(self, session_id: SessionId, now: Instant) -> bool:
+        """Returns False when the session was ended by someone: stop working."""
+        ...
+
+    def end_session(self, session_id: SessionId) -> None:
+        """Frees all its leases at once. Idempotent."""
+        ...
+
+    def sessions(self) -> list[Session]: ...
+
+    def lease(self, documents: Sequence[DocumentId], session_id: SessionId, now: Instant, lease_seconds: float) -> list[LeasedDocument]:
+        """Leases those that still want work and are under no live lease of another session, each with a new, higher fence."""
+        ...
+
+    def leased(self, now: Instant, lease_seconds: float) -> set[DocumentId]:
+        """Documents under a live lease: the session exists and its beat is younger than `lease_seconds`."""
+        ...
+
+
+class Commits(Protocol):
+    """What a worker reads to plan, and the only commit point of a present document."""
+
+    def recorded(self, documents: Sequence[tuple[DocumentId, Build]]) -> list[Recorded]:
+        """What is visible of each document in that build, now; `Recorded()` when nothing is."""
+        ...
+
+    def missing(self, home: CollectionId, space: Space, inputs: Several[InputHash]) -> set[InputHash]:
+        """Those whose vector the namespace does not hold in `space` (neither recorded nor staged)."""
+        ...
+
+    def stage(self, session_id: SessionId, home: CollectionId, space: Space, vectors: Mapping[InputHash, bytes]) -> None:
+        """Keeps vectors for a commit to come: invisible, swept when the session has ended and no chunk refers to them. Idempotent."""
+        ...
+
+    def commit(self, session_id: SessionId, outcomes: Sequence[Outcome], now: Instant) -> list[Verdict]:
+        """Carries out the outcomes in one durable transaction: each is checked by itself, a refused one is left out, the rest land.
+
+        Refused only if: the fence is old (or the lease is another session's); a version at or above its own is indexed in all builds;
+        the records it was planned from changed; the document is now wanted absent; a vector it refers to is gone. A newer wanted
+        *present* does not refuse. A document's lease ends with its outcome, accepted or refused.
+        """
+        ...
+
+    def sweep(self, now: Instant, retention_seconds: float, lease_seconds: float) -> int:
+        """Removes what no row and no live session refers to, and dead rows older than the retention. Short transactions. Returns rows."""
+        ...
+
+
+class Builds(Protocol):
+    """Collections and their builds."""
+
+    def ensure_collection(self, home: CollectionId, recipe: Recipe, space: Space) -> Collection:
+        """Creates the collection with this (recipe, space) served; or, when another is served, starts growing this one beside it
+        (an already growing other one is given up). Every document then wants work. Idempotent."""
+        ...
+
+    def collection(self, home: CollectionId) -> Collection | None: ...
+
+    def collections(self) -> list[Collection]: ...
+
+    def switch(self, home: CollectionId, now: Instant) -> bool:
+        """Serves the growing build, when no document of the collection still wants work for it; one commit, one change-log row."""
+        ...
+
+
+# --- readers ------------------------------------------------------------------------------------------------
+
+
+class CatalogReader(Protocol):
+    """A reader's door: no write methods."""
+
+    def position(self) -> Position:
+        """The head of the change log: cheap enough for every query."""
+        ...
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """Pins all that is visible at one seq. May be long (a replica's first load); many may be open."""
+        ...
+
+    def tallies(self) -> list[Tally]: ...
+
+    def counts(self, home: CollectionId) -> Counts: ...
+
+    def documents(
+        self, home: CollectionId, cursor: str | None = None, limit: int = 1000, states: Several[DocumentState] = ()
+    ) -> DocumentPage: ...
+
+    def status_of(self, document: DocumentId) -> DocumentStatus | None: ...
+
+
+class Snapshot(Protocol):
+    """All that is visible at one position, in the served builds. Permissions are those of now."""
+
+    @property
+    def position(self) -> Position: ...
+
+    def changes(self, since: Position, home: CollectionId) -> Changes:
+        """Raises CursorLapsed when the log no longer reaches back to `since` or the incarnation differs."""
+        ...
+
+    def documents(self, home: CollectionId, only: Sequence[DocumentId] | None = None) -> Iterator[VisibleDocument]:
+        """Visible documents, all in uri order or those of `only` that are visible, in its order."""
+        ...
+
+    def vectors(self, home: CollectionId, only: Sequence[DocumentId] | None = None) -> Iterator[RecordedVector]:
+        """Visible chunks with their vectors."""
+        ...
+
+    def chunks(self, home: CollectionId, chunk_ids: Sequence[ChunkId]) -> list[VisibleChunk | None]:
+        """Each chunk if it is visible, in the order asked: the last step of every query."""
+        ...
+
+    def log(self, home: CollectionId, since: Position) -> Iterator[Change]:
+        """Change-log rows after `since`, with what each did: the summary of a pass."""
+        ...
+
+
+class CatalogAudit(Protocol):
+    def findings(self, spaces: Several[str] = ()) -> Iterator[Finding]:
+        """Contradictions inside the catalog, at one snapshot; work in flight is none. Reads everything."""
+        ...
+
+
+class Catalog(Ledger, Roots, Leases, Commits, Builds, CatalogReader, CatalogAudit, Protocol):
+    """All of it: what `open_catalog` returns. Rooms ask for the part they need."""
+
+    def close(self) -> None: ...
