@@ -37,9 +37,7 @@ class WatchTable(_Table):
     settle_seconds: float = Field(0.3, ge=0, description="Quiet time before an unfinished write is indexed.")
     settle_seconds_max: float = Field(5, ge=0, description="A file that never settles is indexed at least this often.")
     poll_seconds: float = Field(2, gt=0, description="Interval of the polling watcher.")
-    reconcile_seconds: float = Field(
-        300, ge=0, description="Interval of the full comparison with the source; 0: only at start and on overflow."
-    )
+    reconcile_seconds: float = Field(300, ge=0, description="Interval of the full comparison with the source; 0: at start and on overflow.")
     inbox_events_max: int = Field(65_536, ge=64, description="Events held before an overflow forces a reconcile.")
 
 
@@ -65,7 +63,7 @@ class SplitTable(_Table):
 class EmbeddingTable(_Table):
     provider: Literal["local", "openai", "hashing"] = Field(
         "local",
-        description="local: offline, English and Chinese; openai: any endpoint of that protocol; hashing: deterministic, for tests.",
+        description="local (offline, English and Chinese), openai (any endpoint of that protocol), hashing (for tests).",
     )
     base_url: str | None = Field(None, description="Endpoint of the openai provider.")
     model: str | None = Field(None, description="Model name of the openai provider.")
@@ -140,11 +138,11 @@ class Config(BaseSettings):
     @classmethod
     def settings_customise_sources(
         cls,
-        settings_cls: type[BaseSettings],
+        settings_cls: type[BaseSettings],  # noqa: ARG003
         init_settings: PydanticBaseSettingsSource,
         env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         return env_settings, init_settings
 

@@ -146,7 +146,7 @@ class CatalogCorrupt(Corrupt):
 
 class CatalogNewer(Misuse):
     code = "catalog_newer"
-    sentence = "The data folder {path} was written by a newer Evercurrent (schema {found}, this one knows {known}). Upgrade, or use another --data."
+    sentence = "The data folder {path} is of a newer Evercurrent (schema {found}, this one knows {known}). Upgrade, or use another --data."
 
 
 class CursorLapsed(Superseded):
