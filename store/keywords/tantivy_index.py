@@ -6,6 +6,7 @@ One process writes it; any number of its threads search while one applies. It ne
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -13,7 +14,7 @@ import os
 import shutil
 import threading
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,6 +69,27 @@ class _Terms:
     singles: str
 
 
+@dataclass(slots=True)
+class _Generation:
+    """One tantivy folder with its only writer. What is searched is swapped whole, so a reader never sees one half filled."""
+
+    number: int
+    folder: Path
+    index: Any
+    writer: Any
+
+    def add(self, rows: Iterable[_Terms]) -> None:
+        for row in rows:
+            self.writer.add_document(_document(row))
+
+    def commit(self) -> None:
+        self.writer.commit()
+        self.index.reload()
+
+    def close(self) -> None:
+        self.writer.wait_merging_threads()
+
+
 def folder_of(root: Path, home: CollectionId) -> Path:
     """The folder of a collection's index under `root`: any name is safe, and two names never share one."""
     named = json.dumps([home.namespace, home.collection]).encode()
@@ -83,10 +105,8 @@ class KeywordIndex:
         self._lock_file = lock_file
         self._writing = threading.RLock()
         self._position: Position | None = None
-        self._generation = 0
-        self._index: Any = None
-        self._writer: Any = None
         self._analyzer = _stemming_analyzer()
+        self._current: _Generation
 
     @classmethod
     def open(cls, folder: Path, must_match: str) -> KeywordIndex:
@@ -97,10 +117,9 @@ class KeywordIndex:
         folder.mkdir(parents=True, exist_ok=True)
         index = cls(folder, must_match, _lock(folder))
         try:
-            if not index._open_recorded():
-                index._start_anew()
+            index._open_recorded_or_anew(1)
         except BaseException:
-            index.close()
+            os.close(index._lock_file)
             raise
         return index
 
@@ -146,7 +165,7 @@ class KeywordIndex:
         return _best(searcher, full, k, admits)
 
     def count(self) -> int:
-        return int(self._index.searcher().num_docs)
+        return int(self._current.index.searcher().num_docs)
 
     def holds(self, chunk_ids: Sequence[ChunkId]) -> set[ChunkId]:
         """Those of `chunk_ids` that a search could return."""
@@ -156,66 +175,60 @@ class KeywordIndex:
 
     def vocabulary(self) -> Iterator[str]:
         """Every term of a live row, as the engine has it (stemmed), in order."""
-        searcher = self._index.searcher()
+        searcher = self._current.index.searcher()
         for field in ("words", "singles"):
             for term, _ in searcher.terms_with_prefix(field, "", filter_query=tantivy.Query.all_query()):
                 yield term
 
     def dead_share(self) -> float:
         """Share of rows that are gone and still counted by the statistics."""
-        live, dead = self.count(), self._dead()
+        live, dead = self.count(), dead_rows(self._current.folder)
         return dead / (live + dead) if dead else 0.0
 
     def rewrite(self) -> None:
         """Writes the live rows into fresh files and removes the old ones: nothing of a removed row stays on disk."""
         with self._writing:
-            searcher, old = self._index.searcher(), self._generation
-            self._close_writer()
-            self._create(old + 1)
-            for row in _stored(searcher, tantivy.Query.all_query()):
-                self._writer.add_document(_document(row))
-            self._commit()
+            old = self._current
+            self._remove_other_generations()
+            fresh = self._new_generation(old.number + 1)
+            fresh.add(_stored(old.index.searcher(), tantivy.Query.all_query()))
+            fresh.commit()
+            self._current = fresh
             self._record(self._position)
+            old.close()
             self._remove_other_generations()
 
     def clear(self) -> None:
         """Empties the index: position None, no rows, no files of the old ones."""
         with self._writing:
-            self._close_writer()
-            self._start_anew()
+            self._current.close()
+            self._start_anew(self._current.number + 1)
 
     def close(self) -> None:
+        """Lets go of the folder. A second time does nothing."""
         with self._writing:
-            self._close_writer()
             if self._lock_file >= 0:
+                self._current.close()
                 os.close(self._lock_file)
                 self._lock_file = -1
 
     # --- writing --------------------------------------------------------------------------------------------
 
     def _apply_rows(self, gone: set[ChunkId], new: list[_Terms]) -> None:
-        searcher = self._index.searcher()
+        current, searcher = self._current, self._current.index.searcher()
         there = [chunk for chunk in (chunk_id.hex() for chunk_id in gone) if searcher.doc_freq("chunk", chunk)]
         if not there and not new:
             return
-        live = searcher.num_docs
-        if there and self._dead() + len(there) > DEAD_SHARE_MAX * (live + self._dead() + len(new)):
+        dead = dead_rows(current.folder)
+        if there and dead + len(there) > DEAD_SHARE_MAX * (searcher.num_docs + dead + len(new)):
             absent = set(there)
             new = [row for row in _stored(searcher, tantivy.Query.all_query()) if row.chunk not in absent] + new
-            self._writer.delete_all_documents()
+            current.writer.delete_all_documents()
         else:
             for chunk in there:
-                self._writer.delete_documents_by_term("chunk", chunk)
-        for row in new:
-            self._writer.add_document(_document(row))
-        self._commit()
-
-    def _commit(self) -> None:
-        self._writer.commit()
-        self._index.reload()
-
-    def _dead(self) -> int:
-        return dead_rows(self._generation_folder(self._generation))
+                current.writer.delete_documents_by_term("chunk", chunk)
+        current.add(new)
+        current.commit()
 
     def _record(self, position: Position | None) -> None:
         """Writes the position last: a crash before leaves an older one, which is applied again."""
@@ -224,7 +237,7 @@ class KeywordIndex:
                 "format": FORMAT_VERSION,
                 "analysis": ANALYSIS_VERSION,
                 "must_match": self._must_match,
-                "generation": self._generation,
+                "generation": self._current.number,
                 "incarnation": position.incarnation,
                 "seq": position.seq,
             }
@@ -237,65 +250,65 @@ class KeywordIndex:
 
     def _recover(self) -> None:
         """After a failed write: back to what was committed, or, when even that cannot be opened, to nothing."""
-        self._close_writer()
-        if not self._open_recorded():
-            self._start_anew()
+        with contextlib.suppress(ValueError):
+            self._current.close()
+        self._open_recorded_or_anew(self._current.number + 1)
 
     def _searcher(self) -> tuple[Any, Any]:
-        index = self._index
+        index = self._current.index
         return index.searcher(), index.schema
 
     # --- opening and closing --------------------------------------------------------------------------------
+
+    def _open_recorded_or_anew(self, number: int) -> None:
+        if not self._open_recorded():
+            self._start_anew(number)
 
     def _open_recorded(self) -> bool:
         try:
             recorded = json.loads((self._folder / POSITION_FILE).read_text("utf-8"))
             position = Position(str(recorded["incarnation"]), Seq(int(recorded["seq"])))
             known = (recorded["format"], recorded["analysis"], recorded["must_match"])
-            generation = int(recorded["generation"])
-            if known != (FORMAT_VERSION, ANALYSIS_VERSION, self._must_match) or not is_intact(self._generation_folder(generation)):
+            number = int(recorded["generation"])
+            if known != (FORMAT_VERSION, ANALYSIS_VERSION, self._must_match) or not is_intact(self._generation_folder(number)):
                 return False
-            self._create(generation)
+            self._current = self._new_generation(number)
         except (ValueError, KeyError, TypeError, OSError):
             return False
         self._position = position
         self._remove_other_generations()
         return True
 
-    def _start_anew(self) -> None:
+    def _start_anew(self, number: int) -> None:
         self._position = None
         for path in self._folder.iterdir():
-            if path.name == LOCK_FILE:
-                continue
-            if path.is_dir() and not path.is_symlink():
-                shutil.rmtree(path)
-            else:
-                path.unlink()
-        self._create(self._generation + 1)
+            if path.name != LOCK_FILE:
+                _remove(path)
+        self._current = self._new_generation(number)
 
-    def _create(self, generation: int) -> None:
-        folder = self._generation_folder(generation)
+    def _new_generation(self, number: int) -> _Generation:
+        folder = self._generation_folder(number)
         folder.mkdir(parents=True, exist_ok=True)
         index = tantivy.Index(_schema(), path=str(folder))
         index.register_tokenizer(STEMMED, self._analyzer)
         index.config_reader("manual")
         index.reload()
-        self._writer = index.writer(WRITER_BYTES, 1)
-        self._index, self._generation = index, generation
+        return _Generation(number, folder, index, index.writer(WRITER_BYTES, 1))
 
-    def _close_writer(self) -> None:
-        if self._writer is not None:
-            writer, self._writer = self._writer, None
-            writer.wait_merging_threads()
-
-    def _generation_folder(self, generation: int) -> Path:
-        return self._folder / f"generation-{generation}"
+    def _generation_folder(self, number: int) -> Path:
+        return self._folder / f"generation-{number}"
 
     def _remove_other_generations(self) -> None:
-        current = self._generation_folder(self._generation)
         for path in self._folder.glob("generation-*"):
-            if path != current:
-                shutil.rmtree(path)
+            if path != self._current.folder:
+                _remove(path)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink()
 
 
 def _lock(folder: Path) -> int:
