@@ -128,7 +128,7 @@ class Listener:
         self._retry_at = self._clock.monotonic() + RETRY_SECONDS
         try:
             with broker_errors(self._url):
-                subscription = connect(self._url, retries=1).pubsub(ignore_subscribe_messages=True)
+                subscription = connect(self._url, retries=0).pubsub(ignore_subscribe_messages=True)  # type: ignore[no-untyped-call]
                 subscription.subscribe(*[topic.channel for topic in self._topics])
         except BrokerUnavailable:
             return False
@@ -160,7 +160,7 @@ class Listener:
 
     def _unsubscribe(self) -> None:
         if self._subscription is not None:
-            self._subscription.close()  # type: ignore[no-untyped-call]
+            self._subscription.close()
             self._subscription = None
 
 
