@@ -5,10 +5,24 @@ Vectors cross it as bytes (float32, little endian), so that callers need no nump
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
+from store.errors import InputRejected
 from store.model import Space
+
+
+class InputsRejected(InputRejected):
+    """Some texts of a call can never be embedded: `reasons`, by position. `vectors` has what the others got, `b""` at the rejected.
+
+    The vectors are handed over so that nobody pays for the good texts twice.
+    """
+
+    def __init__(self, *, provider: str, reasons: Mapping[int, str], vectors: Sequence[bytes]) -> None:
+        self.reasons = dict(reasons)
+        self.vectors = list(vectors)
+        index = min(self.reasons)
+        super().__init__(provider=provider, reason=self.reasons[index], index=index)
 
 
 class Embedder(Protocol):
@@ -16,7 +30,8 @@ class Embedder(Protocol):
 
     Every method may raise, and nothing else:
     EmbedderUnavailable, EmbedderRateLimited, EmbedderAnswerWrong (Transient: nothing was embedded, call again later);
-    InputRejected (Rejected: the text at `index` of the call can never be embedded; the others may be sent again without it);
+    InputRejected (Rejected: this text can never be embedded; from `embed_documents` it is InputsRejected, which names the texts
+    and holds the vectors of the others);
     EmbedderRefused (Misuse: key, model or installation is wrong; no call can succeed until somebody changes it).
     """
 
