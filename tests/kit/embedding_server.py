@@ -13,7 +13,7 @@ import math
 import sys
 import threading
 from collections import Counter
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -211,7 +211,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         owner = self.server.owner
         if self.path == "/counts":
-            self._send(200, {}, json.dumps({**asdict(owner.counts), "hanging": owner.hanging}).encode())
+            self._send(200, {}, json.dumps({**vars(owner.counts), "hanging": owner.hanging}).encode())
         else:
             self._send(404, {}, b"{}")
 
