@@ -5,6 +5,10 @@ Only names, and the guard that keeps an older Evercurrent out of a newer folder;
 
 from __future__ import annotations
 
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,7 +33,7 @@ class DataFolder:
 
     @property
     def catalog(self) -> Path:
-        return self.path / "catalog.sqlite"
+        return self.path / "catalog.sqlite3"
 
     @property
     def broker(self) -> Path:
@@ -51,11 +55,31 @@ class DataFolder:
         return self.path / "up.lock"
 
     @property
+    def feeder_lock(self) -> Path:
+        """Held by the one process that feeds the queue from this catalog."""
+        return self.path / "feeder.lock"
+
+    @property
     def logs(self) -> Path:
         return self.path / "logs"
 
     def log(self, role: str) -> Path:
         return self.logs / f"{role}.log"
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Holds an exclusive lock on `path` for the block, or yields False at once when another process has it. Ends with its holder."""
+    fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
+    finally:
+        os.close(fd)
 
 
 def prepare_folder(folder: DataFolder) -> None:

@@ -1,0 +1,72 @@
+"""How answers look: one JSON object for programs, plain lines when piped, tables and colour at a terminal.
+
+Answers go to stdout, everything else to stderr. rich is loaded only where a person looks.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+
+def say_json(value: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(value, ensure_ascii=False, separators=(",", ":")) + "\n")
+    sys.stdout.flush()
+
+
+def say(line: str = "") -> None:
+    _write(sys.stdout, line)
+
+
+def note(line: str) -> None:
+    """Something about the work, not the answer: stderr."""
+    _write(sys.stderr, line)
+
+
+def complain(code: str, sentence: str, exit_code: int, as_json: bool) -> int:
+    """Says what is wrong, in one sentence, and returns the exit code."""
+    if as_json:
+        say_json({"error": {"code": code, "message": sentence}})
+    note(f"evercurrent: {sentence}")
+    return exit_code
+
+
+def for_people() -> bool:
+    return sys.stdout.isatty()
+
+
+def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table at a terminal, tab-separated lines (no header) when piped."""
+    if not for_people():
+        for row in rows:
+            say("\t".join(_cell(value) for value in row))
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        table.add_column(column, overflow="fold")
+    for row in rows:
+        table.add_row(*[Text(_cell(value)) for value in row])
+    Console().print(table)
+
+
+def _cell(value: object) -> str:
+    return "" if value is None else str(value).replace("\t", " ").replace("\n", " ")
+
+
+def _write(stream: Any, line: str) -> None:
+    stream.write(line + "\n")
+    stream.flush()
+
+
+def speak_utf8() -> None:
+    """Whatever the locale: names of files may also hold bytes that are no UTF-8, which are shown escaped (as JSON does it, too)."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace")
