@@ -507,6 +507,13 @@ class Indexed:
     moved_from_version: Version = Version(0)
     embedded: int = 0
     """Texts really sent to the embedder for this document."""
+    build_ids: tuple[BuildId, ...] = ()
+    """The builds that were looked at (a build without change has no cut); empty: those of the cuts. A build that began growing
+    since is not among them, so the document goes on wanting work."""
+
+    @property
+    def builds_done(self) -> tuple[BuildId, ...]:
+        return self.build_ids or tuple(cut.build_id for cut in self.cuts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -519,6 +526,8 @@ class Unchanged:
     content_hash: ContentHash
     signature: Signature | None
     proven: bool
+    build_ids: tuple[BuildId, ...] = ()
+    """The builds that were looked at; empty: the served one."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -278,7 +278,7 @@ class Snapshot(Protocol):
 
 
 class CatalogAudit(Protocol):
-    def findings(self, spaces: Several[str] = ()) -> Iterator[Finding]:
+    def findings(self) -> Iterator[Finding]:
         """Contradictions inside the catalog, at one snapshot; work in flight is none. Reads everything."""
         ...
 

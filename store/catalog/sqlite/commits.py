@@ -1,0 +1,499 @@
+"""The one commit point of a present document, in SQLite.
+
+A job's outcomes are committed in one transaction: each is checked by itself and numbered by itself, a refused one is left
+out. Texts are compressed and layouts encoded before the write lock is taken.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import zlib
+from collections.abc import Collection as Several
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import assert_never
+
+from store.catalog.digest import vector_digest
+from store.catalog.layouts import decode_layout, encode_layout
+from store.catalog.sqlite.database import Database
+from store.catalog.sqlite.keys import collection_row, document_row, marks, next_number, slices, target_build
+from store.catalog.sqlite.ledger import add_tallies, bury, bury_by_key, encode_json, is_visible
+from store.catalog.sqlite.sweeping import sweep_catalog
+from store.catalog.tallying import freshness_tallies, outcome_tallies
+from store.model import (
+    Build,
+    BuildId,
+    Cause,
+    ChangeKind,
+    Chunk,
+    ChunkRecord,
+    CollectionId,
+    Committed,
+    Cut,
+    DocumentId,
+    Failed,
+    Indexed,
+    InputHash,
+    Instant,
+    Outcome,
+    Recorded,
+    Refusal,
+    Refused,
+    Seq,
+    SessionId,
+    Signature,
+    Space,
+    Unchanged,
+    Vanished,
+    Verdict,
+    Version,
+)
+
+Connection = sqlite3.Connection
+ZLIB_LEVEL = 3
+
+
+class SqliteCommits:
+    """Implements ports.Commits."""
+
+    _database: Database
+
+    def recorded(self, documents: Sequence[tuple[DocumentId, Build]]) -> list[Recorded]:
+        with self._database.pinned() as connection:
+            return [read_recorded(connection, document, build) for document, build in documents]
+
+    def missing(self, home: CollectionId, space: Space, inputs: Several[InputHash]) -> set[InputHash]:
+        with self._database.read() as connection:
+            keys = vector_scope(connection, home, space)
+            return set(inputs) if keys is None else set(inputs) - vector_keys(connection, keys, list(inputs)).keys()
+
+    def stage(self, session_id: SessionId, home: CollectionId, space: Space, vectors: Mapping[InputHash, bytes]) -> None:
+        rows = digested(vectors)
+        with self._database.write(durable=False) as connection:
+            scope = vector_scope(connection, home, space)
+            if scope is not None:
+                insert_vectors(connection, scope, rows, session_id)
+
+    def commit(self, session_id: SessionId, outcomes: Sequence[Outcome], now: Instant) -> list[Verdict]:
+        prepared = [prepare(outcome) for outcome in outcomes]
+        with self._database.write() as connection:
+            return [carry_out(connection, session_id, outcome, ready, now) for outcome, ready in zip(outcomes, prepared, strict=True)]
+
+    def sweep(self, now: Instant, retention_seconds: float, lease_seconds: float) -> int:
+        return sweep_catalog(self._database, now, retention_seconds, lease_seconds)
+
+
+# --- reading to plan ----------------------------------------------------------------------------------------
+
+
+def read_recorded(connection: Connection, document: DocumentId, build: Build) -> Recorded:
+    row = document_row(connection, document)
+    if row is None:
+        return Recorded()
+    version = connection.execute(
+        "SELECT * FROM versions WHERE document_key = ? AND build_key = ? AND died IS NULL", (row["document_key"], build.build_id)
+    ).fetchone()
+    if version is None:
+        return Recorded()
+    return Recorded(
+        version=Version(version["version"]),
+        content_hash=version["content_hash"],
+        layout=decode_layout(version["layout"]),
+        metadata=decode_json(version["metadata"]),
+        title=version["title"],
+        media_type=version["media_type"],
+        chunks=chunk_records(connection, row["document_key"], build.build_id),
+    )
+
+
+def chunk_records(connection: Connection, document_key: int, build_key: int) -> tuple[ChunkRecord, ...]:
+    rows = connection.execute(
+        "SELECT chunk_id, text_hash, occurrence, input_hash FROM chunks WHERE document_key = ? AND build_key = ? AND died IS NULL"
+        " ORDER BY chunk_key",
+        (document_key, build_key),
+    )
+    return tuple(
+        ChunkRecord(chunk_id, text_hash, occurrence, input_hash or text_hash) for chunk_id, text_hash, occurrence, input_hash in rows
+    )
+
+
+# --- vectors ------------------------------------------------------------------------------------------------
+
+
+def vector_scope(connection: Connection, home: CollectionId, space: Space) -> tuple[int, int] | None:
+    """(namespace_key, space_key) that a vector of the collection in this space is stored under."""
+    collection = collection_row(connection, home)
+    row = connection.execute("SELECT space_key FROM spaces WHERE space_id = ?", (space.space_id,)).fetchone()
+    return None if collection is None or row is None else (collection["namespace_key"], row["space_key"])
+
+
+def vector_keys(connection: Connection, scope: tuple[int, int], inputs: Sequence[InputHash]) -> dict[InputHash, int]:
+    keys: dict[InputHash, int] = {}
+    for part in slices(inputs):
+        rows = connection.execute(
+            f"SELECT input_hash, vector_key FROM vectors WHERE namespace_key = ? AND space_key = ? AND input_hash IN ({marks(part)})",
+            (*scope, *part),
+        )
+        keys.update((input_hash, vector_key) for input_hash, vector_key in rows)
+    return keys
+
+
+def digested(vectors: Mapping[InputHash, bytes]) -> list[tuple[InputHash, bytes, int]]:
+    return [(input_hash, vector, vector_digest(vector)) for input_hash, vector in vectors.items()]
+
+
+def insert_vectors(
+    connection: Connection, scope: tuple[int, int], rows: Sequence[tuple[InputHash, bytes, int]], staged_by: SessionId | None
+) -> int:
+    """Returns how many were new. Running it twice is harmless: the first vector of an input stays."""
+    before = connection.total_changes
+    connection.executemany(
+        "INSERT INTO vectors (namespace_key, space_key, input_hash, vector, digest, staged_by) VALUES (?, ?, ?, ?, ?, ?)"
+        " ON CONFLICT DO NOTHING",
+        [(*scope, input_hash, vector, digest, staged_by) for input_hash, vector, digest in rows],
+    )
+    return connection.total_changes - before
+
+
+# --- committing ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedCut:
+    """The parts of a cut that take computing, made before the write lock."""
+
+    cut: Cut
+    layout: bytes
+    text: bytes
+    metadata: str
+    vectors: list[tuple[InputHash, bytes, int]]
+
+
+def prepare(outcome: Outcome) -> tuple[PreparedCut, ...]:
+    if not isinstance(outcome, Indexed):
+        return ()
+    deflated: dict[str, bytes] = {}
+    cuts = []
+    for cut in outcome.cuts:
+        text = deflated.setdefault(cut.text, zlib.compress(cut.text.encode("utf-8"), ZLIB_LEVEL))
+        cuts.append(PreparedCut(cut, encode_layout(cut.layout), text, encode_json(cut.metadata), digested(cut.vectors)))
+    return tuple(cuts)
+
+
+def carry_out(connection: Connection, session_id: SessionId, outcome: Outcome, prepared: tuple[PreparedCut, ...], now: Instant) -> Verdict:
+    row = document_row(connection, outcome.document)
+    collection = collection_row(connection, outcome.document.home)
+    if row is None or collection is None or row["fence"] != outcome.fence or row["session_id"] != session_id:
+        return refuse(connection, row, session_id, _late_reason(row))
+    if not row["wanted"]:
+        return refuse(connection, row, session_id, Refusal.WANTED_ABSENT)
+    if outcome.version <= row["indexed_version"] and row["build_key"] == target_build(collection):
+        return refuse(connection, row, session_id, Refusal.VERSION_INDEXED)
+    match outcome:
+        case Indexed():
+            return commit_indexed(connection, session_id, outcome, prepared, row, collection, now)
+        case Unchanged():
+            return commit_unchanged(connection, outcome, row, collection)
+        case Failed():
+            return commit_failed(connection, outcome, row, collection, now)
+        case Vanished():
+            return commit_vanished(connection, outcome, row, collection, now)
+        case _:
+            assert_never(outcome)
+
+
+def _late_reason(row: sqlite3.Row | None) -> Refusal:
+    return Refusal.WANTED_ABSENT if row is None or not row["wanted"] else Refusal.FENCE_OLD
+
+
+def refuse(connection: Connection, row: sqlite3.Row | None, session_id: SessionId, reason: Refusal) -> Refused:
+    """A document's lease ends with its outcome, refused ones included; another session's lease is left alone."""
+    if row is not None:
+        connection.execute(
+            "UPDATE documents SET session_id = NULL WHERE document_key = ? AND session_id = ?", (row["document_key"], session_id)
+        )
+    add_tallies(connection, outcome_tallies("superseded"))
+    return Refused(reason)
+
+
+def commit_indexed(
+    connection: Connection,
+    session_id: SessionId,
+    outcome: Indexed,
+    prepared: tuple[PreparedCut, ...],
+    row: sqlite3.Row,
+    collection: sqlite3.Row,
+    now: Instant,
+) -> Verdict:
+    live_builds = {collection["served_build"], collection["growing_build"]} - {None}
+    cuts = [ready for ready in prepared if ready.cut.build_id in live_builds]
+    moved = _moved_row(connection, outcome, row)
+    if not cuts or not _records_stand(connection, outcome, cuts, row, moved, collection):
+        return refuse(connection, row, session_id, Refusal.RECORDS_CHANGED)
+    scopes = {ready.cut.build_id: _scope_of_build(connection, collection, ready.cut.build_id) for ready in cuts}
+    keys = {ready.cut.build_id: _keys_of_cut(connection, scopes[ready.cut.build_id], ready) for ready in cuts}
+    if any(found is None for found in keys.values()):
+        return refuse(connection, row, session_id, Refusal.VECTORS_MISSING)
+    seq = next_number(connection, "seq")
+    was_visible = is_visible(connection, row["document_key"])
+    written = 0
+    for ready in cuts:
+        new_keys = keys[ready.cut.build_id]
+        assert new_keys is not None
+        written += insert_vectors(connection, scopes[ready.cut.build_id], ready.vectors, None)
+        new_keys.update(vector_keys(connection, scopes[ready.cut.build_id], [digest_row[0] for digest_row in ready.vectors]))
+        write_cut(connection, outcome, ready, row, new_keys, seq, now)
+        connection.executemany(
+            "UPDATE vectors SET staged_by = NULL WHERE vector_key = ? AND staged_by IS NOT NULL",
+            {(vector_key,) for vector_key in new_keys.values()},
+        )
+    moved_away = None if moved is None else take_away(connection, moved, row, collection, now)
+    shown = next((ready.cut for ready in cuts if ready.cut.build_id == collection["served_build"]), cuts[0].cut)
+    plan = shown.plan
+    _write_change(connection, outcome, row, collection, seq, now, first=not was_visible and moved is None, moved=moved, plan_cut=shown)
+    _settle(connection, outcome, row, collection, outcome.builds_done, empty=not shown.layout.placements)
+    name = "moved" if moved_away else "updated" if was_visible else "added"
+    reused = max(0, len(plan.add) - outcome.embedded)
+    add_tallies(connection, outcome_tallies(name, embedded=outcome.embedded, reused=reused, vector_rows=written))
+    if row["cause"] != Cause.RECUT:
+        add_tallies(connection, freshness_tallies(max(0.0, now - row["noticed_at"])))
+    return Committed(Seq(seq))
+
+
+def _moved_row(connection: Connection, outcome: Indexed, row: sqlite3.Row) -> sqlite3.Row | None:
+    """The document that leaves with this commit, when it still is to leave for this one."""
+    if outcome.moved_from is None:
+        return None
+    old = document_row(connection, outcome.moved_from)
+    return old if old is not None and old["moving_to"] == row["document_key"] else None
+
+
+def _records_stand(
+    connection: Connection,
+    outcome: Indexed,
+    cuts: Sequence[PreparedCut],
+    row: sqlite3.Row,
+    moved: sqlite3.Row | None,
+    collection: sqlite3.Row,
+) -> bool:
+    """The rows that the plans were made from are the rows that are there now."""
+    for ready in cuts:
+        if _visible_version(connection, row["document_key"], ready.cut.build_id) != ready.cut.planned_from:
+            return False
+    if (outcome.moved_from is None) != (row["moved_from"] is None):
+        return False
+    if moved is None:
+        return outcome.moved_from is None
+    return _visible_version(connection, moved["document_key"], collection["served_build"]) == outcome.moved_from_version
+
+
+def _visible_version(connection: Connection, document_key: int, build_key: int) -> int:
+    found = connection.execute(
+        "SELECT version FROM versions WHERE document_key = ? AND build_key = ? AND died IS NULL", (document_key, build_key)
+    ).fetchone()
+    return 0 if found is None else int(found[0])
+
+
+def _scope_of_build(connection: Connection, collection: sqlite3.Row, build_key: int) -> tuple[int, int]:
+    space_key = connection.execute("SELECT space_key FROM builds WHERE build_key = ?", (build_key,)).fetchone()[0]
+    return collection["namespace_key"], space_key
+
+
+def _keys_of_cut(connection: Connection, scope: tuple[int, int], ready: PreparedCut) -> dict[InputHash, int] | None:
+    """The vectors that the cut refers to and does not bring; None when one of them is gone."""
+    brought = ready.cut.vectors.keys()
+    needed = [input_hash for input_hash in {chunk.input_hash for chunk in ready.cut.plan.born} if input_hash not in brought]
+    keys = vector_keys(connection, scope, needed)
+    return keys if len(keys) == len(needed) else None
+
+
+def write_cut(
+    connection: Connection,
+    outcome: Indexed,
+    ready: PreparedCut,
+    row: sqlite3.Row,
+    keys: Mapping[InputHash, int],
+    seq: int,
+    now: Instant,
+) -> None:
+    """Chunks die and are born, the old version row dies, the new one is born: all at `seq`."""
+    cut, document_key = ready.cut, row["document_key"]
+    for part in slices(cut.plan.drop):
+        connection.execute(
+            f"UPDATE chunks SET died = ? WHERE document_key = ? AND build_key = ? AND died IS NULL AND chunk_id IN ({marks(part)})",
+            (seq, document_key, cut.build_id, *part),
+        )
+    connection.executemany(
+        "INSERT INTO chunks (document_key, build_key, chunk_id, text_hash, occurrence, input_hash, vector_key, born)"
+        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        [_chunk_row(chunk, document_key, cut.build_id, keys[chunk.input_hash], seq) for chunk in cut.plan.born],
+    )
+    connection.execute(
+        "UPDATE versions SET died = ? WHERE document_key = ? AND build_key = ? AND died IS NULL", (seq, document_key, cut.build_id)
+    )
+    connection.execute(
+        "INSERT INTO versions (document_key, build_key, version, born, title, media_type, language, metadata, content_hash, layout,"
+        " text_key, indexed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            document_key,
+            cut.build_id,
+            outcome.version,
+            seq,
+            cut.title,
+            cut.media_type,
+            cut.language,
+            ready.metadata,
+            outcome.content_hash,
+            ready.layout,
+            text_key(connection, document_key, ready.text),
+            now,
+        ),
+    )
+
+
+def _chunk_row(chunk: Chunk, document_key: int, build_key: int, vector_key: int, seq: int) -> tuple[object, ...]:
+    input_hash = None if bytes(chunk.input_hash) == bytes(chunk.text_hash) else chunk.input_hash
+    return document_key, build_key, chunk.chunk_id, chunk.text_hash, chunk.occurrence, input_hash, vector_key, seq
+
+
+def text_key(connection: Connection, document_key: int, deflated: bytes) -> int:
+    """The text's row: the one of the document's latest version when it is the same (another build, only metadata changed)."""
+    last = connection.execute(
+        "SELECT t.text_key, t.text FROM versions v JOIN texts t USING (text_key) WHERE v.document_key = ?"
+        " ORDER BY v.version_key DESC LIMIT 1",
+        (document_key,),
+    ).fetchone()
+    if last is not None and last["text"] == deflated:
+        return int(last["text_key"])
+    return int(connection.execute("INSERT INTO texts (text) VALUES (?) RETURNING text_key", (deflated,)).fetchone()[0])
+
+
+def take_away(connection: Connection, moved: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> bool:
+    """The renamed document leaves its old uri in the same transaction; an alias keeps citations resolvable."""
+    connection.execute("UPDATE documents SET moved_from = NULL WHERE document_key = ?", (row["document_key"],))
+    bury(connection, moved, collection, now, counted=False)
+    connection.execute(
+        "INSERT INTO aliases VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET document_key = excluded.document_key",
+        (moved["collection_key"], moved["uri"], row["document_key"]),
+    )
+    return True
+
+
+def _write_change(
+    connection: Connection,
+    outcome: Indexed,
+    row: sqlite3.Row,
+    collection: sqlite3.Row,
+    seq: int,
+    now: Instant,
+    *,
+    first: bool,
+    moved: sqlite3.Row | None,
+    plan_cut: Cut,
+) -> None:
+    plan = plan_cut.plan
+    connection.execute(
+        "INSERT INTO changes (seq, at, kind, collection_key, document_key, version, first, moved_from, added, kept, moved, dropped,"
+        " embedded, reused) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        (
+            seq,
+            now,
+            ChangeKind.INDEXED,
+            collection["collection_key"],
+            row["document_key"],
+            outcome.version,
+            first,
+            None if moved is None else moved["document_key"],
+            len(plan.add),
+            len(plan.keep),
+            len(plan.move),
+            len(plan.drop),
+            outcome.embedded,
+            max(0, len(plan.add) - outcome.embedded),
+        ),
+    )
+
+
+def _settle(
+    connection: Connection,
+    outcome: Indexed | Unchanged,
+    row: sqlite3.Row,
+    collection: sqlite3.Row,
+    builds_done: Several[BuildId],
+    *,
+    empty: bool,
+) -> None:
+    """The ledger row after success: served, its lease ended, pending again only for what was noticed (or began to grow) since."""
+    served_state = "empty" if empty else "indexed"
+    newer = row["wanted_version"] > outcome.version
+    target = target_build(collection)
+    complete = target in builds_done
+    connection.execute(
+        "UPDATE documents SET indexed_version = ?, build_key = ?, served_state = ?, content_hash = ?, session_id = NULL, attempts = 0,"
+        " retry_at = NULL, code = NULL, message = NULL, moved_from = NULL, state = ?, wants_work = ?, noticed_at = ?"
+        " WHERE document_key = ?",
+        (
+            outcome.version,
+            target if complete else collection["served_build"],
+            served_state,
+            outcome.content_hash,
+            "pending" if newer else served_state,
+            newer or not complete,
+            row["renoticed_at"] if newer else row["noticed_at"],
+            row["document_key"],
+        ),
+    )
+    if outcome.signature is not None:
+        _remember(connection, row["document_key"], outcome.signature, proven=outcome.proven and not newer)
+
+
+def _remember(connection: Connection, document_key: int, signature: Signature, *, proven: bool) -> None:
+    connection.execute(
+        "UPDATE documents SET bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = ? WHERE document_key = ?",
+        (signature.bytes, signature.mtime_ns, signature.inode, signature.device, proven, document_key),
+    )
+
+
+def commit_unchanged(connection: Connection, outcome: Unchanged, row: sqlite3.Row, collection: sqlite3.Row) -> Verdict:
+    builds_done = outcome.build_ids or (collection["served_build"],)
+    _settle(connection, outcome, row, collection, builds_done, empty=row["served_state"] == "empty")
+    add_tallies(connection, outcome_tallies("unchanged"))
+    return Committed(None)
+
+
+def commit_failed(connection: Connection, outcome: Failed, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> Verdict:
+    quarantined = outcome.retry_at is None
+    newer = row["wanted_version"] > outcome.version
+    connection.execute(
+        "UPDATE documents SET session_id = NULL, attempts = attempts + 1, retry_at = ?, code = ?, message = ?, state = ?, wants_work = ?"
+        " WHERE document_key = ?",
+        (
+            None if newer else outcome.retry_at,
+            outcome.code,
+            outcome.message,
+            "quarantined" if quarantined and not newer else "pending",
+            not quarantined or newer,
+            row["document_key"],
+        ),
+    )
+    add_tallies(connection, outcome_tallies("failed" if quarantined else "retried", embedded=outcome.embedded))
+    if quarantined and not newer and row["moved_from"] is not None:
+        connection.execute("UPDATE documents SET moved_from = NULL WHERE document_key = ?", (row["document_key"],))
+        bury_by_key(connection, row["moved_from"], collection, now)
+    return Committed(None)
+
+
+def commit_vanished(connection: Connection, outcome: Vanished, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> Verdict:
+    if row["wanted_version"] > outcome.version:
+        connection.execute("UPDATE documents SET session_id = NULL WHERE document_key = ?", (row["document_key"],))
+        return Committed(None)
+    before = connection.execute("SELECT seq FROM meta").fetchone()[0]
+    bury(connection, row, collection, now)
+    after = connection.execute("SELECT seq FROM meta").fetchone()[0]
+    return Committed(Seq(after) if after > before else None)
+
+
+def decode_json(encoded: str) -> dict[str, object]:
+    decoded: dict[str, object] = json.loads(encoded)
+    return decoded

@@ -1,0 +1,28 @@
+"""Which counters a commit adds to (CONTRACTS.md, section 7). Pure: the adapters add them inside the transaction they count."""
+
+from __future__ import annotations
+
+from store.ports import Tally
+
+FRESHNESS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
+"""Upper bounds of the freshness histogram's buckets, seconds."""
+
+
+def outcome_tallies(outcome: str, *, embedded: int = 0, reused: int = 0, vector_rows: int = 0) -> list[Tally]:
+    """Counters of one document's outcome; those that are 0 are not written."""
+    return [
+        Tally("evercurrent_documents_total", (("outcome", outcome),), 1),
+        Tally("evercurrent_embedded_texts_total", (), embedded),
+        Tally("evercurrent_reused_texts_total", (), reused),
+        Tally("evercurrent_vector_rows_written_total", (), vector_rows),
+    ]
+
+
+def freshness_tallies(seconds: float) -> list[Tally]:
+    """One observation of `evercurrent_freshness_seconds`: the smallest bucket it fits (the reader accumulates), sum and count."""
+    bucket = next((bound for bound in FRESHNESS_SECONDS if seconds <= bound), float("inf"))
+    return [
+        Tally("evercurrent_freshness_seconds_bucket", (("le", "+Inf" if bucket == float("inf") else f"{bucket:g}"),), 1),
+        Tally("evercurrent_freshness_seconds_sum", (), seconds),
+        Tally("evercurrent_freshness_seconds_count", (), 1),
+    ]
