@@ -29,6 +29,7 @@ BEAT_VARIABLE = "EVERCURRENT_FLEET_BEAT"
 
 LOOK_SECONDS_MAX = 0.5
 """A death is seen at once, by the end of its pipe; this is for what nobody announces."""
+DRAIN_LOOK_SECONDS = 0.1
 BEATS_A_DEADLINE = 5
 WARM_UP_SECONDS_MAX = 60.0
 """From the start to the first beat: imports on a cold disk."""
@@ -171,19 +172,16 @@ class Fleet:
         if spoke and os.read(worker.pipe, 65_536):
             worker.beat_at = now
         elif spoke:
-            self._kill(worker, "its pipe ended")
+            end(worker)  # the pipe ended: it is gone, or can never be heard again
         deadline = worker.started_at + WARM_UP_SECONDS_MAX if worker.beat_at is None else worker.beat_at + self._beat_seconds_max
-        if now > deadline:
+        if now > deadline and worker.process.poll() is None:
             self._kill(worker, "its beat is late")
         if worker.process.poll() is not None:
             self._bury(post, worker, now)
 
     def _kill(self, worker: Worker, reason: str) -> None:
-        """SIGKILL ends stopped processes too: one may hold the catalog's write lock."""
-        if worker.process.poll() is None and reason != "its pipe ended":
-            log.warning("worker_killed", worker=worker.process.pid, session=worker.session_id, reason=reason)
-        worker.process.kill()
-        worker.process.wait()
+        log.warning("worker_killed", worker=worker.process.pid, session=worker.session_id, reason=reason)
+        end(worker)
 
     def _bury(self, post: Post, worker: Worker, now: float) -> None:
         self._selector.unregister(worker.pipe)
@@ -213,12 +211,18 @@ class Fleet:
             worker.process.terminate()
         give_up_at = self._clock.monotonic() + self._grace_seconds
         while self._running():
-            self._look(min(0.1, LOOK_SECONDS_MAX))
+            self._look(DRAIN_LOOK_SECONDS)
             if self._clock.monotonic() >= give_up_at:
                 for worker in self._running():
                     self._kill(worker, "it did not finish its job in time")
                 self._look(0.0)
         self._report_deaths()
+
+
+def end(worker: Worker) -> None:
+    """SIGKILL ends stopped processes too: one may hold the catalog's write lock."""
+    worker.process.kill()
+    worker.process.wait()
 
 
 # --- the child's side -------------------------------------------------------------------------------------------
