@@ -46,7 +46,7 @@ def test_a_field_without_value_is_missing() -> None:
 
 
 def test_a_documents_own_key_never_passes_for_a_field_of_the_catalog() -> None:
-    own = replace(DOCUMENT, metadata={name: "forged" for name in FILTERABLE_ALWAYS}, title=None, language=None)
+    own = replace(DOCUMENT, metadata=dict.fromkeys(FILTERABLE_ALWAYS, "forged"), title=None, language=None)
     metadata = chunk_metadata(own, Placement(ChunkId(b"e" * 16), 0, 1))
     assert {key for key, value in metadata.items() if value == "forged"} == {f"doc_{name}" for name in FILTERABLE_ALWAYS}
 
