@@ -35,7 +35,7 @@ def decide(attempts: int, error: EvercurrentError, attempts_max: int, now: Insta
     if not isinstance(error, Transient):
         return Quarantine(error.code, error.message)
     if attempts >= attempts_max:
-        exhausted = AttemptsExhausted(attempts=attempts, last=error.message)
+        exhausted = AttemptsExhausted(attempts=attempts, last=error.message.rstrip("."))
         return Quarantine(exhausted.code, exhausted.message)
     return RetryAt(Instant(now + delay_seconds(attempts, error.retry_after_seconds, draw)))
 
