@@ -1,0 +1,82 @@
+"""One comparison of a root with the ledger, from scan to intents: reads the source, writes nothing.
+
+The pass of `sync` and `plan` and the watcher's own comparisons are this. It imports nothing heavy, so that finding nothing
+changed stays cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from indexer.guard import RootState
+from indexer.ignore import Rules
+from indexer.reconcile import Comparison, Hashed, Looked, Reconciled, compare, settle_hashes
+from indexer.sources.folder import Folder, Scan, fetch
+from store.clock import Clock
+from store.errors import EvercurrentError
+from store.model import ContentHash, Root, Sighting
+
+FETCH_BYTES_MAX = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Pass:
+    """What one comparison of a root found. `reconciled.intents` is what to record."""
+
+    scan: Scan
+    reconciled: Reconciled
+
+
+def reconcile_root(
+    root: Root,
+    sightings: Iterable[Sighting],
+    clock: Clock,
+    claims: Callable[[str], bool],
+    rules: Rules | None = None,
+    scope: str = "",
+) -> Pass:
+    """Scans `root` (or the uri `scope` of it), compares with `sightings`, hashes where stat does not decide.
+
+    Take the `sightings` of the same scope. What they do not know yet is new: recording the intents twice is harmless.
+    """
+    folder = Folder(root, rules or Rules())
+    scan = folder.scan(scope)
+    comparison = compare(sightings, looked(scan), claims, folder.excludes)
+    reconciled = settle_hashes(root, comparison, hash_documents(root, comparison, clock), clock.now())
+    _tell(root, scan, reconciled)
+    return Pass(scan, reconciled)
+
+
+def looked(scan: Scan) -> Looked:
+    return Looked(scan.scope, scan.found, scan.root_state, tuple(fault.uri for fault in scan.faults))
+
+
+def hash_documents(root: Root, comparison: Comparison, clock: Clock) -> dict[str, Hashed]:
+    """Content hashes of what the comparison asks for. What cannot be read is left out: a worker finds the reason."""
+    if not comparison.to_hash:
+        return {}
+    import xxhash
+
+    hashes: dict[str, Hashed] = {}
+    for uri in comparison.to_hash:
+        try:
+            fetched = fetch(root, uri, FETCH_BYTES_MAX, clock)
+        except EvercurrentError:
+            continue
+        content_hash = ContentHash(xxhash.xxh3_128_digest(fetched.content))
+        hashes[uri] = Hashed(content_hash, fetched.signature, fetched.proven)
+    return hashes
+
+
+def _tell(root: Root, scan: Scan, reconciled: Reconciled) -> None:
+    log = structlog.get_logger()
+    for fault in scan.faults:
+        log.warning("scan_fault", root=root.name, place=fault.uri, reason=fault.reason)
+    if scan.refusals:
+        log.info("scan_refused", root=root.name, refused=len(scan.refusals), first=scan.refusals[0].uri, reason=scan.refusals[0].reason)
+    if scan.root_state is not RootState.ALIVE or reconciled.held is not None:
+        held = reconciled.held.reason if reconciled.held else None
+        log.warning("root_doubted", root=root.name, state=str(scan.root_state), held=reconciled.counts.held, reason=held)
