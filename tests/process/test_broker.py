@@ -19,12 +19,12 @@ from store.folder import DataFolder
 pytestmark = pytest.mark.process
 
 OWNER = """
-import sys, pathlib
+import pathlib, signal, sys
 from store.broker import open_broker
 from store.clock import SystemClock
 broker = open_broker(pathlib.Path(sys.argv[1]), None, SystemClock())
 print(broker.server_pid, flush=True)
-sys.stdin.read() if len(sys.argv) < 3 else __import__("signal").pause()
+signal.pause()
 """
 
 
@@ -68,7 +68,7 @@ def test_a_second_owner_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> 
 
 
 def test_killing_the_owner_ends_the_server(tmp_path: Path) -> None:
-    with child(OWNER, tmp_path, "pause") as owner:
+    with child(OWNER, tmp_path) as owner:
         pid = int(line_of(owner))
         assert alive(pid)
         kill(owner.pid)
@@ -98,7 +98,7 @@ def test_a_killed_server_is_started_again_with_its_data(tmp_path: Path) -> None:
 
 
 def test_a_folder_whose_owner_was_killed_opens_again_with_its_data(tmp_path: Path) -> None:
-    with child(OWNER, tmp_path, "pause") as owner:
+    with child(OWNER, tmp_path) as owner:
         line_of(owner)
         client = connect(find_broker(tmp_path, None) or "")
         client.set("kept", "yes")
