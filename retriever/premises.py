@@ -1,0 +1,110 @@
+"""The folder that one retriever process has for itself: its keyword files, and the beat that others read.
+
+The first process takes DATA/retriever, a second one DATA/retriever/2, and so on; whose a folder is, its lock says.
+The beat is told by rewriting one small file: readers see the old one or the new one, never half of one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import IO
+
+from store.errors import CatalogUnwritable, Misuse
+
+PROCESSES_MAX = 64
+_LOCK_FILE = "lock"
+_BEAT_FILE = "beat.json"
+_KEYWORDS_FOLDER = "keywords"
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverBeat:
+    """What a retriever says of itself: where it listens, and the seq up to which every loaded collection is applied."""
+
+    role: str
+    pid: int
+    port: int
+    incarnation: str
+    seq: int
+
+
+class Premises:
+    """A claimed folder. Only the process that claimed it writes below `keywords`."""
+
+    def __init__(self, path: Path, lock: IO[bytes]) -> None:
+        self.path = path
+        self._lock = lock
+        self._told: RetrieverBeat | None = None
+
+    @property
+    def keywords(self) -> Path:
+        return self.path / _KEYWORDS_FOLDER
+
+    def beat(self, beat: RetrieverBeat) -> bool:
+        """Tells `beat` when it differs from the last one told; returns whether it was written."""
+        if beat == self._told:
+            return False
+        draft = self.path / f"{_BEAT_FILE}.new"
+        draft.write_text(json.dumps(asdict(beat)), "utf-8")
+        os.replace(draft, self.path / _BEAT_FILE)
+        self._told = beat
+        return True
+
+    def leave(self) -> None:
+        """Takes the beat away and frees the folder. Idempotent."""
+        if not self._lock.closed:
+            (self.path / _BEAT_FILE).unlink(missing_ok=True)
+            self._lock.close()
+
+
+def claim_premises(retriever_folder: Path) -> Premises:
+    """The first folder that no living process holds: `retriever_folder` itself, then its `2`, `3`, …
+
+    Raises CatalogUnwritable, or Misuse when `PROCESSES_MAX` processes are running already.
+    """
+    try:
+        for path in _folders(retriever_folder):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if (lock := _try_lock(path)) is not None:
+                return Premises(path, lock)
+    except OSError as error:
+        raise CatalogUnwritable(path=str(retriever_folder), reason=error.strerror or str(error)) from error
+    raise Misuse(f"{PROCESSES_MAX} retrievers already use this data folder; stop one first.")
+
+
+def beats(retriever_folder: Path) -> list[RetrieverBeat]:
+    """The beats of the retrievers that are alive: a folder whose lock is free is nobody's, whatever its beat says."""
+    return [beat for path in _folders(retriever_folder) if path.is_dir() and (beat := _beat_of(path)) is not None]
+
+
+def _folders(retriever_folder: Path) -> Iterator[Path]:
+    yield retriever_folder
+    for number in range(2, PROCESSES_MAX + 1):
+        yield retriever_folder / str(number)
+
+
+def _try_lock(path: Path) -> IO[bytes] | None:
+    lock = (path / _LOCK_FILE).open("ab")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        return None
+    return lock
+
+
+def _beat_of(path: Path) -> RetrieverBeat | None:
+    try:
+        beat = RetrieverBeat(**json.loads((path / _BEAT_FILE).read_text("utf-8")))
+        with (path / _LOCK_FILE).open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return None
+    except BlockingIOError:
+        return beat
+    return None
