@@ -292,7 +292,9 @@ class _Walk:
 
     def _take_link(self, uri: str, path: str) -> None:
         target = os.path.realpath(path)
-        if not os.path.exists(target):
+        if os.path.isdir(target):
+            self.refusals.append(Refusal(uri, "a link to a folder is not followed"))
+        elif not os.path.exists(target):
             self.refusals.append(Refusal(uri, "the link leads nowhere"))
         elif not self._folder.contains(target):
             self.refusals.append(Refusal(uri, "the link leads out of the root"))

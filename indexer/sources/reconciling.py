@@ -17,7 +17,7 @@ from indexer.reconcile import Comparison, Hashed, Looked, Reconciled, compare, s
 from indexer.sources.folder import Folder, Scan, fetch
 from store.clock import Clock
 from store.errors import EvercurrentError
-from store.model import ContentHash, Root, Sighting
+from store.model import Root, Sighting
 
 FETCH_BYTES_MAX = 64 * 1024 * 1024
 
@@ -58,7 +58,7 @@ def hash_documents(root: Root, comparison: Comparison, clock: Clock) -> dict[str
     """Content hashes of what the comparison asks for. What cannot be read is left out: a worker finds the reason."""
     if not comparison.to_hash:
         return {}
-    import xxhash
+    from indexer.identity import content_hash
 
     hashes: dict[str, Hashed] = {}
     for uri in comparison.to_hash:
@@ -66,8 +66,7 @@ def hash_documents(root: Root, comparison: Comparison, clock: Clock) -> dict[str
             fetched = fetch(root, uri, FETCH_BYTES_MAX, clock)
         except EvercurrentError:
             continue
-        content_hash = ContentHash(xxhash.xxh3_128_digest(fetched.content))
-        hashes[uri] = Hashed(content_hash, fetched.signature, fetched.proven)
+        hashes[uri] = Hashed(content_hash(fetched.content), fetched.signature, fetched.proven)
     return hashes
 
 
