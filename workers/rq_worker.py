@@ -16,6 +16,7 @@ from rq import Queue
 from rq.executions import Execution
 from rq.job import Job, JobStatus
 from rq.serializers import JSONSerializer
+from rq.timeouts import JobTimeoutException
 from rq.worker import BaseWorker, SimpleWorker
 
 from indexer.feed import QUEUE_NAME
@@ -32,6 +33,9 @@ BEAT_SECONDS = 10
 MAINTENANCE_SECONDS = 60
 CHATTER_SECONDS = 1.0
 """Between jobs RQ tells that it lives and asks whether it is suspended, each in its own round trips: once a second is enough."""
+
+JOB_TIME_LIMIT: tuple[type[BaseException], ...] = (JobTimeoutException,)
+"""What RQ raises inside a job that takes too long: it is the job's, and passes through."""
 
 RQ_LOGGERS = ("rq.worker", "rq.job", "rq.queue", "rq.registry", "rq.scheduler")
 

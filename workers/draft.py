@@ -1,0 +1,168 @@
+"""From a leased document to what its commit would do: fetch, then load, cut, identify and plan. Pure after the read.
+
+Nothing here embeds or commits. A document whose bytes or text turn out to be the recorded ones ends here, as Unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from indexer.embedding.spaces import prepared
+from indexer.identity import content_hash, identify, input_hash, layout_of
+from indexer.load.registry import load
+from indexer.plan import plan_document
+from indexer.recipe import split_settings
+from indexer.sources.folder import Fetched
+from indexer.split.cut import cut
+from store.model import (
+    Build,
+    BuildId,
+    Chunk,
+    ContentHash,
+    Cut,
+    DocumentId,
+    Indexed,
+    InputHash,
+    LeasedDocument,
+    LoadedText,
+    Metadata,
+    Plan,
+    Recorded,
+    Signature,
+    Space,
+    Unchanged,
+    Version,
+)
+
+Fetch = Callable[[LeasedDocument], Fetched]
+
+
+@dataclass(frozen=True, slots=True)
+class DraftCut:
+    """A cut that lacks its vectors."""
+
+    build: Build
+    recorded: Recorded
+    plan: Plan
+    cut: Cut
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """A document that will change: everything of its commit but the vectors."""
+
+    leased: LeasedDocument
+    content_hash: ContentHash
+    signature: Signature
+    proven: bool
+    build_ids: tuple[BuildId, ...]
+    cuts: tuple[DraftCut, ...]
+    moved_from_version: Version
+
+    @property
+    def document(self) -> DocumentId:
+        return self.leased.document
+
+    def inputs(self, space_id: str) -> dict[InputHash, str]:
+        """Chunk texts by input hash, of all that is born in builds of this space."""
+        return {
+            chunk.input_hash: chunk.text for drafted in self.cuts if drafted.build.space.space_id == space_id for chunk in drafted.plan.born
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Premises:
+    """What the catalog holds of a document, read once before its draft: by build, its own rows and those it was moved from."""
+
+    recorded: Mapping[BuildId, Recorded]
+    moved_from: Mapping[BuildId, Recorded]
+
+
+def draft_document(leased: LeasedDocument, fetched: Fetched, builds: Sequence[Build], premises: Premises) -> Draft | Unchanged:
+    """Raises what the loader raises: Rejected's kinds."""
+    digest = content_hash(fetched.content)
+    build_ids = tuple(build.build_id for build in builds)
+    unchanged = Unchanged(leased.document, leased.wanted_version, leased.fence, digest, fetched.signature, fetched.proven, build_ids)
+    if leased.moved_from is None and not leased.metadata and _holds_these_bytes(premises, build_ids, digest):
+        return unchanged
+    loaded = load(leased.document.uri, fetched.content)
+    drafted = [draft_cut(leased, loaded, build, premises) for build in builds]
+    changed = tuple(one for one in drafted if leased.moved_from is not None or changes_anything(one))
+    if not changed:
+        return unchanged
+    served = premises.moved_from.get(build_ids[0], Recorded())
+    return Draft(leased, digest, fetched.signature, fetched.proven, build_ids, changed, served.version)
+
+
+def _holds_these_bytes(premises: Premises, build_ids: Sequence[BuildId], digest: ContentHash) -> bool:
+    return all(premises.recorded[build_id].content_hash == digest for build_id in build_ids)
+
+
+def draft_cut(leased: LeasedDocument, loaded: LoadedText, build: Build, premises: Premises) -> DraftCut:
+    recorded = premises.recorded[build.build_id]
+    pieces = cut(loaded, split_settings(build.recipe))
+    chunks = with_inputs(identify(leased.document, loaded, pieces), build.space)
+    plan = plan_document(recorded.chunks, chunks, premises.moved_from.get(build.build_id, Recorded()).chunks)
+    return DraftCut(
+        build,
+        recorded,
+        plan,
+        Cut(
+            build_id=build.build_id,
+            planned_from=recorded.version,
+            plan=plan,
+            layout=layout_of(chunks),
+            text=loaded.text,
+            title=loaded.title,
+            media_type=loaded.media_type,
+            language=loaded.language,
+            metadata=merged_metadata(loaded, leased.metadata),
+        ),
+    )
+
+
+def with_inputs(chunks: Sequence[Chunk], space: Space) -> tuple[Chunk, ...]:
+    """The chunks with the input hash of exactly what this space's embedder is sent: prefix and text, after truncation."""
+    return tuple(
+        chunk if (sent := prepared(space, chunk.text)) == chunk.text else replace(chunk, input_hash=input_hash("", sent))
+        for chunk in chunks
+    )
+
+
+def merged_metadata(loaded: LoadedText, own: Metadata) -> Metadata:
+    """What the document says of itself, with what its source says over it."""
+    return {**loaded.metadata, **own}
+
+
+def changes_anything(drafted: DraftCut) -> bool:
+    recorded, new = drafted.recorded, drafted.cut
+    return not (
+        recorded.version
+        and drafted.plan.is_noop
+        and recorded.layout == new.layout
+        and (recorded.title, recorded.media_type) == (new.title, new.media_type)
+        and dict(recorded.metadata) == dict(new.metadata)
+    )
+
+
+def indexed_of(draft: Draft, vectors: Mapping[str, Mapping[InputHash, bytes]], embedded: int) -> Indexed:
+    """The draft with its vectors: `vectors` by space, those that are neither recorded nor staged."""
+    return Indexed(
+        document=draft.document,
+        version=draft.leased.wanted_version,
+        fence=draft.leased.fence,
+        content_hash=draft.content_hash,
+        signature=draft.signature,
+        proven=draft.proven,
+        cuts=tuple(_with_vectors(drafted, vectors.get(drafted.build.space.space_id, {})) for drafted in draft.cuts),
+        moved_from=draft.leased.moved_from,
+        moved_from_version=draft.moved_from_version,
+        embedded=embedded,
+        build_ids=draft.build_ids,
+    )
+
+
+def _with_vectors(drafted: DraftCut, vectors: Mapping[InputHash, bytes]) -> Cut:
+    own = {chunk.input_hash: vectors[chunk.input_hash] for chunk in drafted.plan.born if chunk.input_hash in vectors}
+    return replace(drafted.cut, vectors=own)

@@ -1,0 +1,57 @@
+"""The role `worker`: a fleet of warm worker processes over one data folder, until it is told to stop."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import structlog
+
+from indexer.stopping import Stopping
+from store.broker import find_broker
+from store.clock import SystemClock
+from store.config import Config
+from store.errors import BrokerMissing
+from store.model import SessionId
+from workers.fleet import Fleet
+from workers.rq_worker import requeue_abandoned
+from workers.wiring import open_catalog, url_given
+
+log = structlog.get_logger()
+
+LOOK_SECONDS = 0.05
+"""Between looks at whether the children are warm, at the start only."""
+IDLE_SECONDS = 60.0
+
+
+def serve(data: Path, config: Config, ready: Callable[[Mapping[str, object]], None], config_path: Path | None = None) -> int:
+    """Keeps `workers.count` processes at work; calls `ready` once all have given a sign of life. Returns the exit code.
+
+    Raises BrokerMissing when the data folder has no running queue and none is given.
+    """
+    clock = SystemClock()
+    url = find_broker(data, url_given(config))
+    if url is None:
+        raise BrokerMissing("No queue server runs for this data folder. Start `evercurrent up`, or set REDIS_URL for all roles.")
+    stopping = Stopping()
+    catalog = open_catalog(data, config, clock)
+
+    def on_death(_pid: int, session_id: SessionId) -> None:
+        catalog.end_session(session_id)
+        requeue_abandoned(url, session_id, clock)
+
+    command = [sys.executable, "-P", "-m", "workers.child", str(data), *([str(config_path)] if config_path else [])]
+    fleet = Fleet(command, config.workers.count, clock, on_death, lease_seconds=config.workers.lease_seconds)
+    fleet.start()
+    try:
+        while fleet.ready < config.workers.count and not stopping.wait(LOOK_SECONDS):
+            pass
+        ready({"processes": config.workers.count})
+        while not stopping.wait(IDLE_SECONDS):
+            pass
+        log.info("workers_draining")
+    finally:
+        fleet.stop()
+        catalog.close()
+    return 0

@@ -1,0 +1,276 @@
+"""One job, as DESIGN.md walks it: lease, fetch, load, cut, identify, plan, embed, commit.
+
+Level-triggered: the job carries names, and looks at the source as it is now. Whatever happens to one document, the others of the
+job land. Running a job twice is harmless: the second finds no work or changes nothing.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from indexer.embedding.port import Embedder
+from store.clock import Clock
+from store.errors import Corrupt, EvercurrentError, SourceVanished, Superseded, Transient
+from store.model import (
+    Build,
+    BuildId,
+    CollectionId,
+    Committed,
+    DocumentId,
+    Failed,
+    Indexed,
+    InputHash,
+    LeasedDocument,
+    Outcome,
+    Recorded,
+    Refusal,
+    Refused,
+    Root,
+    SessionId,
+    Space,
+    Unchanged,
+    Vanished,
+    Verdict,
+)
+from store.ports import Catalog
+from workers.draft import Draft, Fetch, Premises, draft_document, indexed_of
+from workers.embed import Embedded, embed_missing, embedding_tallies, failure_of, spaces_of
+from workers.entry import DocumentsQuarantined
+from workers.retry import Quarantine, RetryAt, decide
+
+log = structlog.get_logger()
+
+ATTEMPTS_IN_A_JOB_MAX = 3
+"""How often a document whose records changed meanwhile is planned again at once, before it goes back to the feeder."""
+
+
+@dataclass(slots=True)
+class Bench:
+    """What a worker process works with: opened once, kept warm."""
+
+    catalog: Catalog
+    clock: Clock
+    session_id: SessionId
+    fetch: Fetch
+    root_alive: Callable[[Root], bool]
+    embedder_of: Callable[[Space], Embedder]
+    draw: Callable[[], float]
+    lease_seconds: float
+    attempts_max: int
+    batch_texts_max: int
+    committed: Callable[[], None] = lambda: None
+    """Called after each commit: rings the bell."""
+    passes_through: tuple[type[BaseException], ...] = ()
+    """Exceptions that are the job's, not a document's: the queue's time limit."""
+
+
+@dataclass(slots=True)
+class Report:
+    """What became of a job's documents."""
+
+    outcomes: list[tuple[Outcome, Verdict]] = field(default_factory=list)
+    not_leased: int = 0
+
+    @property
+    def quarantined(self) -> list[Failed]:
+        return [
+            outcome
+            for outcome, verdict in self.outcomes
+            if isinstance(outcome, Failed) and outcome.retry_at is None and isinstance(verdict, Committed)
+        ]
+
+
+def run_job(bench: Bench, documents: Sequence[DocumentId]) -> None:
+    """What RQ calls. Raises DocumentsQuarantined at the end when some were, so that the dashboard shows the job as failed."""
+    report = sync_documents(bench, documents)
+    if report.quarantined:
+        first = report.quarantined[0]
+        raise DocumentsQuarantined(count=len(report.quarantined), documents=len(documents), first=f"{first.document.uri}: {first.message}")
+
+
+def sync_documents(bench: Bench, documents: Sequence[DocumentId]) -> Report:
+    """Brings the documents level with their source, as far as they still want work and nobody else holds them."""
+    report = Report()
+    todo = list(documents)
+    for _ in range(ATTEMPTS_IN_A_JOB_MAX):
+        leased = bench.catalog.lease(todo, bench.session_id, bench.clock.now(), bench.lease_seconds)
+        report.not_leased += len(todo) - len(leased)
+        if not leased:
+            break
+        outcomes = outcomes_of(bench, leased)
+        verdicts = bench.catalog.commit(bench.session_id, outcomes, bench.clock.now())
+        bench.committed()
+        report.outcomes += zip(outcomes, verdicts, strict=True)
+        log_outcomes(outcomes, verdicts)
+        todo = [outcome.document for outcome, verdict in zip(outcomes, verdicts, strict=True) if plan_again(verdict)]
+        if not todo:
+            break
+    return report
+
+
+def plan_again(verdict: Verdict) -> bool:
+    return isinstance(verdict, Refused) and verdict.reason in (Refusal.RECORDS_CHANGED, Refusal.VECTORS_MISSING)
+
+
+def outcomes_of(bench: Bench, leased: Sequence[LeasedDocument]) -> list[Outcome]:
+    """One outcome a leased document: whatever one does, the others get theirs."""
+    builds = {home: builds_of(bench, home) for home in {document.document.home for document in leased}}
+    premises = premises_of(bench, leased, builds)
+    ready: dict[DocumentId, Outcome | Draft] = {}
+    for document in leased:
+        ready[document.document] = draft_or_outcome(bench, document, builds[document.document.home], premises[document.document])
+    drafts = [draft for draft in ready.values() if isinstance(draft, Draft)]
+    ready.update((outcome.document, outcome) for outcome in embed_drafts(bench, drafts))
+    return [outcome for outcome in ready.values() if not isinstance(outcome, Draft)]
+
+
+def builds_of(bench: Bench, home: CollectionId) -> tuple[Build, ...]:
+    collection = bench.catalog.collection(home)
+    assert collection is not None, "a leased document's collection exists"
+    return collection.builds
+
+
+def premises_of(
+    bench: Bench, leased: Sequence[LeasedDocument], builds: dict[CollectionId, tuple[Build, ...]]
+) -> dict[DocumentId, Premises]:
+    """What is recorded of each leased document and of what it was moved from, by build: one read for the job."""
+    asked: list[tuple[DocumentId, Build]] = []
+    for document in leased:
+        for build in builds[document.document.home]:
+            asked.append((document.document, build))
+            if document.moved_from is not None:
+                asked.append((document.moved_from, build))
+    recorded: defaultdict[DocumentId, dict[BuildId, Recorded]] = defaultdict(dict)
+    for (name, build), found in zip(asked, bench.catalog.recorded(asked), strict=True):
+        recorded[name][build.build_id] = found
+    return {
+        document.document: Premises(recorded[document.document], recorded[document.moved_from] if document.moved_from else {})
+        for document in leased
+    }
+
+
+def draft_or_outcome(bench: Bench, leased: LeasedDocument, builds: Sequence[Build], premises: Premises) -> Draft | Outcome:
+    try:
+        return draft_document(leased, bench.fetch(leased), builds, premises)
+    except bench.passes_through:
+        raise
+    except SourceVanished as error:
+        if bench.root_alive(leased.root):
+            return Vanished(leased.document, leased.wanted_version, leased.fence, leased.noticed_at)
+        return failed(bench, leased, error)
+    except (Superseded, Corrupt):
+        raise
+    except EvercurrentError as error:
+        return failed(bench, leased, error)
+    except Exception as error:  # noqa: BLE001 - one document's surprise is not its neighbours'
+        return failed(bench, leased, surprise(leased.document, error))
+
+
+class InternalFault(Transient):
+    """An exception nobody foresaw: a fault of ours, not of the document. Tried again, then quarantined."""
+
+    code = "internal"
+    sentence = "An internal error occurred ({kind}); the log has the details. Please report it."
+
+
+def surprise(document: DocumentId, error: Exception) -> InternalFault:
+    log.error("document_broke", document=document.uri, error=type(error).__name__, trace=traceback.format_exc(limit=-8))
+    return InternalFault(kind=type(error).__name__)
+
+
+def failed(bench: Bench, leased: LeasedDocument, error: EvercurrentError, embedded: int = 0) -> Failed:
+    attempts = leased.attempts + 1
+    decision = decide(attempts, error, bench.attempts_max, bench.clock.now(), bench.draw())
+    match decision:
+        case RetryAt(instant):
+            log.warning("document_retried", document=leased.document.uri, code=error.code, reason=error.message, attempts=attempts)
+            return Failed(leased.document, leased.wanted_version, leased.fence, error.code, error.message, instant, embedded)
+        case Quarantine(code, message):
+            log.warning("document_quarantined", document=leased.document.uri, code=code, reason=message)
+            return Failed(leased.document, leased.wanted_version, leased.fence, code, message, None, embedded)
+
+
+# --- embedding ----------------------------------------------------------------------------------------------
+
+
+def embed_drafts(bench: Bench, drafts: Sequence[Draft]) -> list[Outcome]:
+    """Every draft with its vectors, or failed with the reason why it has none."""
+    outcomes: list[Outcome] = []
+    homes = {draft.document.home: None for draft in drafts}
+    for home in homes:
+        of_home = [draft for draft in drafts if draft.document.home == home]
+        embedded: dict[str, Embedded] = {}
+        for space in spaces_of(drafted.build.space for draft in of_home for drafted in draft.cuts):
+            embedded[space.space_id] = embed_space(bench, home, space, of_home)
+        outcomes += finish(bench, of_home, embedded)
+    return outcomes
+
+
+def embed_space(bench: Bench, home: CollectionId, space: Space, drafts: Sequence[Draft]) -> Embedded:
+    texts: dict[InputHash, str] = {}
+    for draft in drafts:
+        texts.update(draft.inputs(space.space_id))
+    if not texts:
+        return Embedded()
+    try:
+        embedder = bench.embedder_of(space)
+    except EvercurrentError as error:
+        return Embedded(failures=dict.fromkeys(texts, error))
+    calls, tokens = embedder.calls, embedder.tokens
+    try:
+        return embed_missing(texts, home, embedder, bench.catalog, bench.session_id, bench.batch_texts_max)
+    finally:
+        if embedder.calls > calls:
+            bench.catalog.add_tallies(embedding_tallies(embedder, calls, tokens, home.namespace))
+
+
+def finish(bench: Bench, drafts: Sequence[Draft], embedded: dict[str, Embedded]) -> list[Outcome]:
+    """Counts each text that was sent for the first document that holds it; the others reuse it."""
+    outcomes: list[Outcome] = []
+    unclaimed = {space_id: set(done.sent) for space_id, done in embedded.items()}
+    vectors = {space_id: done.vectors for space_id, done in embedded.items()}
+    for draft in drafts:
+        sent, failure = 0, None
+        for space_id, done in embedded.items():
+            inputs = draft.inputs(space_id).keys()
+            own = inputs & unclaimed[space_id]
+            unclaimed[space_id] -= own
+            sent += len(own)
+            failure = failure or failure_of(inputs, done.failures)
+        outcomes.append(indexed_of(draft, vectors, sent) if failure is None else failed(bench, draft.leased, failure, sent))
+    return outcomes
+
+
+# --- logging ------------------------------------------------------------------------------------------------
+
+
+def log_outcomes(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict]) -> None:
+    for outcome, verdict in zip(outcomes, verdicts, strict=True):
+        if isinstance(verdict, Refused):
+            log.info("commit_refused", document=outcome.document.uri, version=outcome.version, reason=verdict.reason.value)
+            continue
+        match outcome:
+            case Indexed():
+                plan = outcome.cuts[0].plan
+                log.info(
+                    "document_committed",
+                    document=outcome.document.uri,
+                    version=outcome.version,
+                    seq=verdict.seq,
+                    added=len(plan.add),
+                    kept=len(plan.keep),
+                    moved=len(plan.move),
+                    dropped=len(plan.drop),
+                    embedded=outcome.embedded,
+                )
+            case Unchanged():
+                log.info("document_unchanged", document=outcome.document.uri, version=outcome.version)
+            case Vanished():
+                log.info("document_vanished", document=outcome.document.uri, version=outcome.version)
+            case Failed():
+                pass

@@ -1,0 +1,84 @@
+"""Chooses the adapters of a worker process from the configuration. The only place in this room that does."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from indexer.embedding.port import Embedder
+from indexer.embedding.wiring import embedder_of
+from indexer.sources.folder import Fetched, fetch, root_alive
+from store.bell import Bell, Topic
+from store.catalog.sqlite import SqliteCatalog
+from store.clock import Clock
+from store.config import Config
+from store.folder import DataFolder
+from store.model import LeasedDocument, SessionId, Space, SpaceId
+from store.ports import Catalog
+from workers.draft import Fetch
+from workers.lease import WorkerSession
+from workers.sync import Bench
+
+SPACES_WARM_MAX = 4
+"""Embedders kept loaded: the served build's, a growing one's, and those of other collections."""
+
+
+def open_catalog(data: Path, config: Config, clock: Clock) -> Catalog:
+    return SqliteCatalog.open(DataFolder(data).path, clock, config.store.write_lock_seconds_max)
+
+
+def url_given(config: Config) -> str | None:
+    """The queue server that the configuration names, if it does."""
+    given = config.store.redis_url
+    return None if given is None else given.get_secret_value()
+
+
+@contextmanager
+def open_bench(
+    data: Path, config: Config, clock: Clock, session_id: SessionId, bell: Bell, passes_through: tuple[type[BaseException], ...]
+) -> Iterator[Bench]:
+    """Opens what a worker needs, with its session beating; closes all of it at the end."""
+    catalog = open_catalog(data, config, clock)
+    try:
+        with WorkerSession(catalog, session_id, clock, config.workers.lease_seconds):
+            yield Bench(
+                catalog=catalog,
+                clock=clock,
+                session_id=session_id,
+                fetch=fetcher(config, clock),
+                root_alive=root_alive,
+                embedder_of=embedders(config),
+                draw=random.Random(session_id).random,
+                lease_seconds=config.workers.lease_seconds,
+                attempts_max=config.workers.attempts_max,
+                batch_texts_max=config.indexer.embedding.batch_texts_max,
+                committed=lambda: bell.ring(Topic.COMMIT),
+                passes_through=passes_through,
+            )
+    finally:
+        catalog.close()
+
+
+def fetcher(config: Config, clock: Clock) -> Fetch:
+    bytes_max = config.indexer.document_bytes_max
+
+    def fetch_document(leased: LeasedDocument) -> Fetched:
+        return fetch(leased.root, leased.document.uri, bytes_max, clock)
+
+    return fetch_document
+
+
+def embedders(config: Config) -> Callable[[Space], Embedder]:
+    """Embedders by space, each built once and kept warm."""
+    warm: dict[SpaceId, Embedder] = {}
+
+    def of_space(space: Space) -> Embedder:
+        embedder = warm.pop(space.space_id, None) or embedder_of(space, config.indexer.embedding)
+        warm[space.space_id] = embedder
+        if len(warm) > SPACES_WARM_MAX:
+            warm.pop(next(iter(warm))).close()
+        return embedder
+
+    return of_space
