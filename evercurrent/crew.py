@@ -1,0 +1,111 @@
+"""Who does the work of a pass: whoever already feeds this data folder, else a queue, a feeder and workers of the pass's own.
+
+Nothing is started before the first `rest`, and what was started ends with the pass. When the one who fed the queue goes away
+meanwhile, the pass takes over.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import ExitStack
+from types import TracebackType
+
+from evercurrent.children import Child, RoleSpec
+from indexer.feeding import Feeder
+from indexer.wiring import open_feeder
+from store.bell import Bell, Listener, Topic
+from store.broker import find_broker, open_broker
+from store.clock import Clock
+from store.config import Config
+from store.folder import DataFolder, try_lock
+from store.ports import Catalog
+
+REST_SECONDS = 0.1
+"""A worker that is free rings; this is for what nobody announces."""
+
+
+class Crew:
+    """For one pass, in the main thread."""
+
+    def __init__(self, folder: DataFolder, config: Config, arguments: tuple[str, ...], catalog: Catalog, clock: Clock) -> None:
+        self._folder = folder
+        self._config = config
+        self._arguments = arguments
+        self._catalog = catalog
+        self._clock = clock
+        self._hired = ExitStack()
+        self._feeder: Feeder | None = None
+        self._worker: Child | None = None
+        self._listener: Listener | None = None
+        self._told = False
+
+    def __enter__(self) -> Crew:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self._hired.close()
+
+    @property
+    def is_hired(self) -> bool:
+        """Whether this pass has workers of its own."""
+        return self._feeder is not None
+
+    def rest(self) -> None:
+        """Keeps the work going and waits a moment, or until a worker is free. Raises what starting the crew raises."""
+        if self._feeder is None and not self._hire():
+            self._tell()
+            self._pause()
+            return
+        assert self._feeder is not None and self._worker is not None
+        self._feeder.look(self._clock.now())
+        if not self._worker.is_ready:
+            self._worker.await_ready()
+        self._worker.look()
+        self._pause()
+
+    def _hire(self) -> bool:
+        """Starts everything, unless somebody else feeds this catalog."""
+        attempt = ExitStack()
+        with attempt:
+            if not attempt.enter_context(try_lock(self._folder.feeder_lock)):
+                return False
+            given = self._config.store.redis_url
+            broker = open_broker(self._folder.path, None if given is None else given.get_secret_value(), self._clock)
+            attempt.callback(broker.close)
+            self._folder.logs.mkdir(mode=0o700, exist_ok=True)
+            environment = dict(os.environ) if broker.embedded else {**os.environ, "REDIS_URL": broker.url}
+            worker = Child(RoleSpec("worker", ("worker", *self._arguments), 120, 45), self._folder, environment, self._clock)
+            attempt.callback(_dismiss, worker)
+            worker.start()
+            feeder, _ = attempt.enter_context(open_feeder(self._catalog, self._config, broker.url, self._clock))
+            self._listen(broker.url)
+            self._feeder, self._worker = feeder, worker
+            self._hired = attempt.pop_all()
+        return True
+
+    def _tell(self) -> None:
+        """Wakes whoever feeds, once."""
+        if self._told:
+            return
+        given = self._config.store.redis_url
+        url = find_broker(self._folder.path, None if given is None else given.get_secret_value())
+        bell = Bell(url, self._clock)
+        bell.ring(Topic.LEDGER)
+        bell.ring(Topic.COMMIT)
+        bell.close()
+        self._listen(url)
+        self._told = True
+
+    def _listen(self, url: str | None) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        self._listener = Bell(url, self._clock).listen(Topic.LEDGER, Topic.COMMIT)
+
+    def _pause(self) -> None:
+        if self._listener is not None:
+            self._listener.wait(REST_SECONDS)
+
+
+def _dismiss(worker: Child) -> None:
+    worker.ask_to_stop()
+    worker.await_end()

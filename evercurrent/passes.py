@@ -1,0 +1,152 @@
+"""One pass over sources: look, record what should now be true, and (for `sync`) see to it that it becomes so.
+
+`look` writes nothing. With nothing to do nothing is started: neither queue nor workers nor anything that would have to be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from evercurrent.summary import Summary, summary_of
+from evercurrent.targets import Target
+from indexer.load.registry import claims
+from indexer.sources.reconciling import Pass, reconcile_root
+from store.model import Change, CollectionId, DocumentState, DocumentStatus, Position
+
+if TYPE_CHECKING:
+    from indexer.ignore import Rules
+    from store.clock import Clock
+    from store.ports import Catalog, CatalogReader
+
+INTENTS_MAX = 500
+"""Intents a transaction: short enough for others to get in between."""
+EMBEDDED_TALLY = "evercurrent_embedded_texts_total"
+
+Progress = Callable[[int, int], None]
+"""(documents done, documents in all) of a pass that waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """What one target's comparison found."""
+
+    target: Target
+    found: Pass
+    claimed: int
+    ignored: int
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Where the catalog stood when a pass began."""
+
+    position: Position
+    embedded: int
+    at: float
+
+
+def mark(catalog: CatalogReader, clock: Clock) -> Mark:
+    return Mark(catalog.position(), embedded_texts(catalog), clock.monotonic())
+
+
+def look(catalog: Catalog, targets: Sequence[Target], rules: Rules, clock: Clock) -> list[Look]:
+    """Compares every target with the ledger: by stat, then by hash where stat does not decide."""
+    return [_look_at(catalog, target, rules, clock) for target in targets]
+
+
+def _look_at(catalog: Catalog, target: Target, rules: Rules, clock: Clock) -> Look:
+    found = reconcile_root(target.root, catalog.sightings(target.root, target.scope), clock, claims, rules, target.scope)
+    claimed = sum(map(claims, found.scan.found))
+    return Look(target, found, claimed, len(found.scan.found) - claimed)
+
+
+def record(catalog: Catalog, looks: Iterable[Look]) -> int:
+    """Makes what was found the wanted state, durably; returns how many intents."""
+    recorded = 0
+    for seen in looks:
+        intents = seen.found.reconciled.intents
+        for start in range(0, len(intents), INTENTS_MAX):
+            catalog.record(intents[start : start + INTENTS_MAX])
+        recorded += len(intents)
+    return recorded
+
+
+def await_settled(
+    catalog: CatalogReader,
+    home: CollectionId,
+    targets: Sequence[Target],
+    rest: Callable[[], None],
+    progress: Progress = lambda _done, _all: None,
+) -> None:
+    """Returns when no document of the targets is pending any more; a quarantined one is not. `rest` pauses between looks."""
+    most = 0
+    while waiting := pending_count(catalog, home):
+        most = max(most, waiting)
+        progress(most - waiting, most)
+        if not any(pending_of(catalog, home, targets)):
+            break
+        rest()
+    progress(most, most)
+
+
+def pending_count(catalog: CatalogReader, home: CollectionId) -> int:
+    return catalog.counts(home).states.get(DocumentState.PENDING, 0)
+
+
+def pending_of(catalog: CatalogReader, home: CollectionId, targets: Sequence[Target]) -> Iterator[DocumentStatus]:
+    return statuses_of(catalog, home, targets, (DocumentState.PENDING,))
+
+
+def summarize(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look], since: Mark, clock: Clock) -> Summary:
+    """What became of a pass that began at `since`, for the documents of its targets."""
+    targets = [seen.target for seen in looks]
+    return summary_of(
+        changes_of(catalog, home, targets, since.position),
+        list(statuses_of(catalog, home, targets, (DocumentState.QUARANTINED, DocumentState.EMPTY))),
+        claimed=sum(seen.claimed for seen in looks),
+        ignored=sum(seen.ignored for seen in looks),
+        embedded=embedded_texts(catalog) - since.embedded,
+        seconds=clock.monotonic() - since.at,
+    )
+
+
+def changes_of(catalog: CatalogReader, home: CollectionId, targets: Sequence[Target], since: Position) -> list[Change]:
+    """Change-log rows after `since` that belong to the targets."""
+    if catalog.position() == since:
+        return []
+    with catalog.snapshot() as snapshot:
+        return [row for row in snapshot.log(home, since) if row.document is None or _is_held(targets, row.document.uri)]
+
+
+def statuses_of(
+    catalog: CatalogReader, home: CollectionId, targets: Sequence[Target], states: Sequence[DocumentState]
+) -> Iterator[DocumentStatus]:
+    """Ledger rows of the targets in one of `states`."""
+    counted = catalog.counts(home).states
+    wanted = [state for state in states if counted.get(state, 0)]
+    if not wanted:
+        return
+    for status in all_documents(catalog, home, wanted):
+        if any(status.root == target.root.name and target.holds(status.document.uri) for target in targets):
+            yield status
+
+
+def all_documents(catalog: CatalogReader, home: CollectionId, states: Sequence[DocumentState] = ()) -> Iterator[DocumentStatus]:
+    """Every ledger row, page by page."""
+    cursor: str | None = None
+    while True:
+        page = catalog.documents(home, cursor, states=states)
+        yield from page.documents
+        cursor = page.cursor
+        if cursor is None:
+            return
+
+
+def embedded_texts(catalog: CatalogReader) -> int:
+    return int(sum(tally.value for tally in catalog.tallies() if tally.name == EMBEDDED_TALLY))
+
+
+def _is_held(targets: Sequence[Target], uri: str) -> bool:
+    return any(target.holds(uri) for target in targets)

@@ -1,0 +1,215 @@
+"""What a pass would do, counted without doing it: documents are read, cut and planned, nothing is embedded, nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evercurrent.passes import Look
+from evercurrent.summary import ChunkNumbers, DocumentNumbers, numbers_json
+from indexer.sources.folder import fetch
+from store.clock import Clock
+from store.config import EmbeddingTable
+from store.errors import EvercurrentError
+from store.model import (
+    Absent,
+    Build,
+    Chunk,
+    Collection,
+    Fence,
+    Ignored,
+    InputHash,
+    LeasedDocument,
+    Present,
+    Recorded,
+    Root,
+    Space,
+    Unchanged,
+    Version,
+)
+from store.ports import Catalog
+from workers.draft import Draft, Premises, draft_document
+
+DOCUMENTS_A_READ = 256
+TEXTS_PER_SECOND = {"hashing": 20_000.0, "local": 300.0, "openai": 100.0}
+DOCUMENTS_PER_SECOND = 1_000.0
+
+
+@dataclass(frozen=True, slots=True)
+class Forecast:
+    """What `sync` would report now, and what it would cost."""
+
+    documents: DocumentNumbers
+    chunks: ChunkNumbers
+    embedded: int
+    reused: int
+    tokens: int
+    cost: float
+    currency: str
+    seconds_estimate: float
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "documents": numbers_json(self.documents),
+            "chunks": numbers_json(self.chunks),
+            "embedded": self.embedded,
+            "reused": self.reused,
+            "tokens": self.tokens,
+            "cost": self.cost,
+            "currency": self.currency,
+            "seconds_estimate": self.seconds_estimate,
+        }
+
+
+@dataclass(slots=True)
+class _Count:
+    """A forecast in progress."""
+
+    added: int = 0
+    updated: int = 0
+    moved: int = 0
+    failed: int = 0
+    empty: int = 0
+    untouched: int = 0
+    kept_chunks: int = 0
+    moved_chunks: int = 0
+    added_chunks: int = 0
+    dropped_chunks: int = 0
+    born: dict[str, dict[InputHash, str]] = field(default_factory=dict)
+    """Texts by input hash, by space: each is embedded once at most."""
+
+
+def forecast(
+    catalog: Catalog,
+    looks: Sequence[Look],
+    builds: Sequence[Build],
+    collection: Collection | None,
+    table: EmbeddingTable,
+    clock: Clock,
+    bytes_max: int,
+) -> Forecast:
+    """What recording the looks' intents would lead to. `builds` are those that would be served or growing then."""
+    count = _Count()
+    presents = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Present)]
+    roots = {seen.target.root.name: seen.target.root for seen in looks}
+    for start in range(0, len(presents), DOCUMENTS_A_READ):
+        batch = presents[start : start + DOCUMENTS_A_READ]
+        for intent, premises in zip(batch, _premises(catalog, batch, builds, collection), strict=True):
+            _count_document(count, intent, roots[intent.root], builds, premises, clock, bytes_max)
+    absent = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
+    deleted, dropped = _leaving(catalog, absent, builds, collection)
+    embedded, tokens = _to_embed(catalog, count, builds, collection)
+    claimed = sum(seen.claimed for seen in looks)
+    changed = count.added + count.updated + count.moved
+    return Forecast(
+        documents=DocumentNumbers(
+            added=count.added,
+            updated=count.updated,
+            unchanged=max(0, claimed - changed - count.failed),
+            moved=count.moved,
+            deleted=deleted,
+            failed=count.failed,
+            empty=count.empty,
+            ignored=sum(seen.ignored for seen in looks),
+        ),
+        chunks=ChunkNumbers(count.added_chunks, count.kept_chunks, count.moved_chunks, count.dropped_chunks + dropped),
+        embedded=embedded,
+        reused=max(0, count.added_chunks - embedded),
+        tokens=tokens,
+        cost=round(tokens * table.price_per_million_tokens / 1_000_000, 6),
+        currency=table.currency,
+        seconds_estimate=round(embedded / TEXTS_PER_SECOND[table.provider] + changed / DOCUMENTS_PER_SECOND, 2),
+    )
+
+
+def tokens_of(text: str) -> int:
+    """An estimate: four characters a token in alphabetic text, one in ideographic."""
+    wide = sum(character >= "\u2e80" for character in text)
+    return wide + -(-(len(text) - wide) // 4)
+
+
+def _count_document(
+    count: _Count, intent: Present, root: Root, builds: Sequence[Build], premises: Premises, clock: Clock, bytes_max: int
+) -> None:
+    leased = LeasedDocument(
+        document=intent.document,
+        fence=Fence(0),
+        wanted_version=Version(0),
+        root=root,
+        cause=intent.cause,
+        attempts=0,
+        signature=intent.signature,
+        moved_from=intent.moved_from,
+    )
+    try:
+        drafted = draft_document(leased, fetch(root, intent.document.uri, bytes_max, clock), builds, premises)
+    except EvercurrentError:
+        count.failed += 1
+        return
+    if isinstance(drafted, Unchanged):
+        count.untouched += 1
+        return
+    _count_draft(count, drafted, premises)
+
+
+def _count_draft(count: _Count, drafted: Draft, premises: Premises) -> None:
+    if drafted.leased.moved_from is not None:
+        count.moved += 1
+    elif any(recorded.version for recorded in premises.recorded.values()):
+        count.updated += 1
+    else:
+        count.added += 1
+    first = drafted.cuts[0]
+    count.empty += not first.cut.layout.placements
+    count.kept_chunks += len(first.plan.keep)
+    count.moved_chunks += len(first.plan.move)
+    count.added_chunks += len(first.plan.add)
+    count.dropped_chunks += len(first.plan.drop)
+    for one in drafted.cuts:
+        count.born.setdefault(one.build.space.space_id, {}).update(_texts(one.plan.born))
+
+
+def _texts(chunks: Iterable[Chunk]) -> dict[InputHash, str]:
+    return {chunk.input_hash: chunk.text for chunk in chunks}
+
+
+def _premises(catalog: Catalog, batch: Sequence[Present], builds: Sequence[Build], collection: Collection | None) -> list[Premises]:
+    """What is recorded of each document and of what it was moved from; nothing in a collection that does not exist."""
+    asked = [(document, build) for intent in batch for document in (intent.document, intent.moved_from) if document for build in builds]
+    if collection is None:
+        recorded = {key: Recorded() for key in asked}
+    else:
+        known = {build.build_id for build in collection.builds}
+        readable = [(document, build) for document, build in asked if build.build_id in known]
+        found = dict(zip(readable, catalog.recorded(readable), strict=True))
+        recorded = {key: found.get(key, Recorded()) for key in asked}
+    return [
+        Premises(
+            {build.build_id: recorded[intent.document, build] for build in builds},
+            {} if intent.moved_from is None else {build.build_id: recorded[intent.moved_from, build] for build in builds},
+        )
+        for intent in batch
+    ]
+
+
+def _leaving(
+    catalog: Catalog, intents: Sequence[Absent | Ignored], builds: Sequence[Build], collection: Collection | None
+) -> tuple[int, int]:
+    """Documents that are visible and would go, and their chunks."""
+    if collection is None or not intents:
+        return 0, 0
+    recorded = catalog.recorded([(intent.document, collection.served) for intent in intents])
+    visible = [one for one in recorded if one.version]
+    return len(visible), sum(len(one.chunks) for one in visible)
+
+
+def _to_embed(catalog: Catalog, count: _Count, builds: Sequence[Build], collection: Collection | None) -> tuple[int, int]:
+    texts, tokens = 0, 0
+    spaces: dict[str, Space] = {build.space.space_id: build.space for build in builds}
+    for space_id, born in count.born.items():
+        missing: Iterable[InputHash] = born if collection is None else catalog.missing(collection.home, spaces[space_id], born.keys())
+        for input_hash in missing:
+            texts += 1
+            tokens += tokens_of(born[input_hash])
+    return texts, tokens

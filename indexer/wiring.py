@@ -1,0 +1,95 @@
+"""Chooses the indexer's parts from the configuration: catalog, rules, builds, feeder. The only place in this room that does.
+
+Nothing heavy is imported before it is asked for: `sync` and `plan` come here when nothing changed.
+"""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from indexer.embedding.spaces import space_of
+from indexer.ignore import Rules
+from indexer.recipe import recipe_of
+from store.catalog.sqlite import SqliteCatalog
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from indexer.feeding import Feeder
+    from indexer.queue import JobQueue
+    from store.clock import Clock
+    from store.config import Config
+    from store.folder import DataFolder
+    from store.model import Collection, CollectionId, Recipe, Space
+    from store.ports import Catalog
+
+BULK_JOBS_RESERVED = 2
+
+
+def open_catalog(folder: DataFolder, config: Config, clock: Clock) -> Catalog:
+    """The catalog of the data folder, created when it is missing. Raises CatalogNewer, CatalogUnwritable, CatalogFull, CatalogCorrupt."""
+    return SqliteCatalog.open(folder.path, clock, config.store.write_lock_seconds_max)
+
+
+def rules_of(config: Config, folder: DataFolder) -> Rules:
+    """What is looked at: the configuration's patterns, and never the index itself."""
+    own = {str(folder.path), str(Path(folder.path).resolve())}
+    return Rules(config.indexer.include, config.indexer.exclude, tuple(sorted(own)))
+
+
+def wanted_build(config: Config, recorded: Collection | None) -> tuple[Recipe, Space]:
+    """The recipe and space that the configuration means now. Probes the provider (one call) only when nothing recorded can tell."""
+    recipe = recipe_of(config.indexer.split)
+    table = config.indexer.embedding
+    space = space_of(table)
+    if space is None and recorded is not None:
+        known = (space_of(table, probed_dimensions=build.space.dimensions) for build in recorded.builds)
+        recorded_ids = {build.space.space_id for build in recorded.builds}
+        space = next((space for space in known if space is not None and space.space_id in recorded_ids), None)
+    if space is None:
+        space = _probed_space(config)
+    return recipe, space
+
+
+def ensure_wanted(catalog: Catalog, config: Config, home: CollectionId) -> Collection:
+    """The collection with the configured build served, or growing beside the served one. Writes nothing when it is so already."""
+    recorded = catalog.collection(home)
+    recipe, space = wanted_build(config, recorded)
+    if recorded is not None:
+        newest = recorded.builds[-1]
+        if (newest.recipe.recipe_id, newest.space.space_id) == (recipe.recipe_id, space.space_id):
+            return recorded
+    return catalog.ensure_collection(home, recipe, space)
+
+
+@contextmanager
+def open_feeder(catalog: Catalog, config: Config, redis_url: str, clock: Clock) -> Iterator[tuple[Feeder, JobQueue]]:
+    """The feeder of this catalog over the queue at `redis_url`, and the queue it fills. One a catalog: hold `DataFolder.feeder_lock`."""
+    from indexer.feed import FeedLimits
+    from indexer.feeding import Feeder
+    from indexer.queue import JobQueue
+
+    queue = JobQueue(redis_url, clock)
+    limits = FeedLimits(
+        workers=config.workers.count,
+        job_documents_max=config.indexer.job_documents_max,
+        jobs_ahead=config.indexer.queue_jobs_ahead * config.workers.count,
+        jobs_reserved=BULK_JOBS_RESERVED,
+    )
+    lease_seconds = config.workers.lease_seconds
+    try:
+        yield Feeder(queue, catalog.pending, lambda now: catalog.leased(now, lease_seconds), limits), queue
+    finally:
+        queue.close()
+
+
+def _probed_space(config: Config) -> Space:
+    from indexer.embedding.wiring import embedder_for
+
+    embedder = embedder_for(config.indexer.embedding)
+    try:
+        return embedder.space
+    finally:
+        embedder.close()
