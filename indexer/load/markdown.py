@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from indexer.load.decode import decode
@@ -73,7 +74,7 @@ def structure_of(text: str) -> tuple[tuple[Heading, ...], tuple[Block, ...]]:
     lines = _line_starts(text)
     headings: list[Heading] = []
     blocks: list[Block] = []
-    for token, following in zip(tokens, [*tokens[1:], None], strict=True):
+    for token, following in zip_longest(tokens, tokens[1:]):
         if token.map is None:
             continue
         if token.type == "heading_open" and token.level == 0 and following is not None:
