@@ -16,6 +16,10 @@ class Gate:
         self._changes_waiting = 0
         self._changing = False
 
+    @property
+    def is_change_waiting(self) -> bool:
+        return self._changes_waiting > 0
+
     @contextmanager
     def reading(self) -> Iterator[None]:
         """Not to be nested in one thread: a change waiting between the two would stop both."""
