@@ -287,10 +287,11 @@ class Replicas:
             self._advance(self._replica(collection.home))
 
     def advance_loaded(self) -> None:
-        """Applies what is committed to every replica in use and waits for it. A replica that cannot is logged by name and tried again."""
+        """Applies what is committed to every replica in use and waits for it; one that cannot is logged by name and tried again."""
+        head = self._catalog.position()
         with self._guard:
-            replicas = list(self._replicas.values())
-        advancing = {replica.home: self._advance(replica) for replica in replicas}
+            behind = [replica for replica in self._replicas.values() if not covers(replica.position, head)]
+        advancing = {replica.home: self._advance(replica) for replica in behind}
         wait(advancing.values())
         for home, advance in advancing.items():
             self._note(home, advance.exception())
@@ -324,11 +325,11 @@ class Replicas:
             return running
 
     def _wait(self, advance: Future[None], give_up_at: float, replica: Replica, head: Position) -> None:
-        try:
-            advance.result(timeout=max(0.0, give_up_at - self._clock.monotonic()))
-        except TimeoutError as error:
+        seconds_left = give_up_at - self._clock.monotonic()
+        if seconds_left <= 0 or not wait([advance], seconds_left).done:
             at = replica.position
-            raise ReplicaBehind(at=at.seq if at is not None else None, head=head.seq) from error
+            raise ReplicaBehind(at=at.seq if at is not None else None, head=head.seq)
+        advance.result()
 
     def _note(self, home: CollectionId, error: BaseException | None) -> None:
         """Logs a stall when it begins or changes, not at every look."""

@@ -46,12 +46,15 @@ class Premises:
         return self.path / _KEYWORDS_FOLDER
 
     def beat(self, beat: RetrieverBeat) -> bool:
-        """Tells `beat` when it differs from the last one told; returns whether it was written."""
+        """Tells `beat` when it differs from the last one told; returns whether it was written. Raises CatalogUnwritable."""
         if beat == self._told:
             return False
         draft = self.path / f"{_BEAT_FILE}.new"
-        draft.write_text(json.dumps(asdict(beat)), "utf-8")
-        os.replace(draft, self.path / _BEAT_FILE)
+        try:
+            draft.write_text(json.dumps(asdict(beat)), "utf-8")
+            os.replace(draft, self.path / _BEAT_FILE)
+        except OSError as error:
+            raise CatalogUnwritable(path=str(self.path), reason=error.strerror or str(error)) from error
         self._told = beat
         return True
 
