@@ -139,7 +139,8 @@ class Vectors:
         missing = {key: text for key, text in zip(keys, texts, strict=True) if key not in known}
         for some in _batches(list(missing.items()), 64):
             embedded = self._embedder.embed_documents([text for _, text in some])
-            known |= dict(zip((key for key, _ in some), embedded, strict=True))
+            unmade = bytes(4 * self._embedder.space.dimensions)
+            known |= {key: vector or unmade for (key, _), vector in zip(some, embedded, strict=True)}
             self._kept.executemany("INSERT INTO vectors VALUES (?, ?, ?)", [(space, key, known[key]) for key, _ in some])
             self._kept.commit()
         return np.frombuffer(b"".join(known[key] for key in keys), "<f4").reshape(len(keys), -1)

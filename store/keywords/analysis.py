@@ -95,8 +95,16 @@ def _bigrams(run: str) -> list[str]:
     return [run[at : at + 2] for at in range(len(run) - 1)]
 
 
-@lru_cache(maxsize=65_536)
 def _word_terms(word: str) -> tuple[str, ...]:
+    return _known_word_terms(word) if len(word) <= TERM_CHARS_MAX else _split_word(word)
+
+
+@lru_cache(maxsize=65_536)
+def _known_word_terms(word: str) -> tuple[str, ...]:
+    return _split_word(word)
+
+
+def _split_word(word: str) -> tuple[str, ...]:
     parts = [camel for part in _PART.split(word) for camel in _camel_parts(part)]
     whole = _term(word)
     return (whole,) if len(parts) == 1 else (*(_term(part) for part in parts), whole)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 FOOTER_MAGIC = 1337
+COMPONENTS = ("idx", "pos", "term", "store", "fast", "fieldnorm")
 PIECE_BYTES = 1 << 20
 
 
@@ -29,7 +30,7 @@ def is_intact(folder: Path) -> bool:
             deletes = segment["deletes"]
             if deletes and f"{stem}.{deletes['opstamp']}.del" not in files:
                 return False
-            if {name.rpartition(".")[2] for name in files} < {"idx", "term", "store", "fast", "fieldnorm"}:
+            if not files.issuperset(f"{stem}.{component}" for component in COMPONENTS):
                 return False
             if not all(_checksum_holds(folder / name) for name in files):
                 return False

@@ -223,7 +223,7 @@ class KeywordIndex:
         if there and dead + len(there) > DEAD_SHARE_MAX * (searcher.num_docs + dead + len(new)):
             absent = set(there)
             new = [row for row in _stored(searcher, tantivy.Query.all_query()) if row.chunk not in absent] + new
-            current.writer.delete_all_documents()
+            current.writer.delete_documents_by_query(tantivy.Query.all_query())
         else:
             for chunk in there:
                 current.writer.delete_documents_by_term("chunk", chunk)
