@@ -20,6 +20,9 @@ Floats = npt.NDArray[np.float32]
 Doubles = npt.NDArray[np.float64]
 Codes = npt.NDArray[np.int8]
 
+VALUE_MAX = np.float32(1e18)
+"""A stored value beyond it is damage: vectors have unit length."""
+
 _CODE_MAX = 127
 _PEAK_MIN = np.float32(1e-30)
 """A row smaller than this has zero codes, and all of it as residual."""
@@ -44,19 +47,19 @@ class Quantised:
 def quantise(rows: Floats) -> Quantised:
     """Codes of `rows` (n, d), each row with a scale of its own, so that a row's outlier costs no other row precision.
 
-    A row that is not finite has a residual that is not finite.
+    Values are finite and at most VALUE_MAX. Norms are taken in units of the scale, where no square overflows or vanishes.
     """
     peaks = np.abs(rows).max(axis=1, initial=0.0)
-    scales = np.where(peaks < _PEAK_MIN, np.float32(0), peaks / np.float32(_CODE_MAX)).astype(np.float32)
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        inverses = np.where(scales > 0, np.float32(1) / scales, np.float32(0)).astype(np.float32)
-        wide = np.rint(rows * inverses[:, None])
-        np.clip(wide, -_CODE_MAX, _CODE_MAX, out=wide)
-        codes = np.nan_to_num(wide, copy=False, nan=0.0).astype(np.int8)
-        restored = codes * scales[:, None]
-        norms = _row_norms(restored) * np.float32(_SLACK)
-        residuals = _row_norms(rows - restored) * np.float32(_SLACK) + norms * np.float32(_ROUNDING)
-    return Quantised(codes, scales, residuals, norms)
+    tiny = peaks < _PEAK_MIN
+    scales = np.where(tiny, np.float32(0), peaks / np.float32(_CODE_MAX))
+    inverses = np.divide(np.float32(1), scales, out=np.zeros_like(scales), where=~tiny)
+    errors = rows * inverses[:, None]
+    codes = np.rint(errors)
+    errors -= codes
+    norms = scales * _row_norms(codes) * np.float32(_SLACK)
+    residuals = scales * _row_norms(errors) * np.float32(_SLACK) + norms * np.float32(_ROUNDING)
+    residuals = np.where(tiny, peaks * np.float32(_SLACK * rows.shape[1] ** 0.5), residuals)
+    return Quantised(codes.astype(np.int8), scales, residuals, norms)
 
 
 def _row_norms(rows: Floats) -> Floats:

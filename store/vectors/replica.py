@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from store.errors import Corrupt, QueryRejected, SpaceMismatch
 from store.model import ChunkId, CollectionId
-from store.vectors.kernel import Floats, Query, exact_scores, interval, quantise, query_of, scan
+from store.vectors.kernel import VALUE_MAX, Floats, Query, exact_scores, interval, quantise, query_of, scan
 from store.vectors.rows import SEGMENT_ROWS, Rows, gather_codes, gather_vectors
 from store.vectors.select import Ids, Slots, best, contenders, first_ids
 
@@ -275,7 +275,7 @@ class _Fresh:
         self.document_keys = np.fromiter((row[1] for row in kept), dtype=np.int64, count=len(kept))
         self.id_halves: Ids = np.frombuffer(b"".join(self.ids), dtype=">u8").reshape(-1, 2).astype(np.uint64)
         self.vectors: Floats = np.frombuffer(b"".join([row[2] for row in kept]), dtype="<f4").reshape(-1, dimensions)
-        if not np.isfinite(self.vectors).all():
+        if not (np.abs(self.vectors) <= VALUE_MAX).all():
             raise Corrupt(
                 f"A stored vector of collection {home.collection!r} is not finite; run `evercurrent check`.", collection=home.collection
             )
