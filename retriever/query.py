@@ -204,7 +204,8 @@ def _refuse_unknown_keys(body: Mapping[str, Any], known: tuple[str, ...], place:
 
 def _refuse_not_yet(body: Mapping[str, Any]) -> None:
     for key in NOT_YET:
-        if body.get(key) not in (None, False):
+        value = body.get(key)
+        if value is not None and value is not False:
             raise QueryRejected(place=key, reason="is not available yet; leave it out")
 
 
