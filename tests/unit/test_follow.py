@@ -13,7 +13,7 @@ from kit.retrieving import MAIN, Library, hashing_space, searching
 
 from retriever.follow import Replica
 from retriever.gate import Gate
-from store.catalog.sqlite import SqliteCatalog
+from store.catalog.memory import MemoryCatalog
 from store.clock import SystemClock
 from store.errors import UnknownCollection
 from store.model import CollectionId, CollectionName, Recipe, RecipeId, SpaceId
@@ -23,8 +23,8 @@ TIDES = "# Tides\n\nThe tide turns at noon.\n\nA spring tide follows the new moo
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    opened = SqliteCatalog.open(tmp_path / "catalog", SystemClock())
+def catalog() -> Iterator[Catalog]:
+    opened = MemoryCatalog(SystemClock())
     yield opened
     opened.close()
 

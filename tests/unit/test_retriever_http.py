@@ -16,7 +16,7 @@ from kit.retrieving import OPEN_LIMITS, Desk, Library, searching
 from indexer.embedding.hashing import HashingEmbedder
 from retriever.http import BODY_BYTES_MAX, Readiness, Reports, SearchPool, application
 from retriever.metrics import RetrieverMetrics
-from store.catalog.sqlite import SqliteCatalog
+from store.catalog.memory import MemoryCatalog
 from store.clock import SystemClock
 from store.errors import EmbedderUnavailable
 from store.model import CollectionId, CollectionName, Namespace
@@ -62,8 +62,8 @@ class Door:
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    opened = SqliteCatalog.open(tmp_path / "catalog", SystemClock())
+def catalog() -> Iterator[Catalog]:
+    opened = MemoryCatalog(SystemClock())
     yield opened
     opened.close()
 

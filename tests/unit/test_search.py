@@ -13,8 +13,8 @@ from kit.retrieving import MAIN, OPEN_LIMITS, Library, hashing_space, searching
 
 from indexer.embedding.hashing import HashingEmbedder
 from retriever.query import Mode
-from retriever.search import VersionNotReached, answer_json
-from store.catalog.sqlite import SqliteCatalog
+from retriever.search import ROUNDS_MAX, VersionNotReached, answer_json
+from store.catalog.memory import MemoryCatalog
 from store.clock import SystemClock
 from store.errors import EmbedderUnavailable, InputRejected, QueryRejected, ReplicaBehind, UnknownCollection
 from store.model import ChunkId, CollectionId, CollectionName, Namespace, Recipe, RecipeId, Space, SpaceId
@@ -25,8 +25,8 @@ ZERO = [0.0] * 256
 
 
 @pytest.fixture
-def catalog(tmp_path: Path) -> Iterator[Catalog]:
-    opened = SqliteCatalog.open(tmp_path / "catalog", SystemClock())
+def catalog() -> Iterator[Catalog]:
+    opened = MemoryCatalog(SystemClock())
     yield opened
     opened.close()
 
@@ -87,27 +87,24 @@ def test_a_document_deleted_after_ranking_is_not_answered_and_the_next_takes_its
         assert desk.found("tide tide tide", k=1, mode=mode) == ["second.md"]
 
 
-def test_deletions_during_every_round_leave_visible_hits_and_say_incomplete(catalog: Catalog, tmp_path: Path) -> None:
+def test_deletions_in_every_round_leave_visible_hits_and_say_incomplete(catalog: Catalog, tmp_path: Path) -> None:
     library, interrupted = Library(catalog), Interrupted(catalog)
     for number in range(20):
         library.put(f"{number:02}.md", "tide " * (number + 1))
     with searching(interrupted, tmp_path / "keywords") as desk:
-        desk.ask("tide")
+        ranked = iter(desk.found("tide", k=20, mode="keyword"))
+        gone: list[str] = []
 
-        def delete_the_best() -> None:
-            library.delete(desk.searcher_best())
-            interrupted.before_snapshot(2, delete_the_best)
+        def delete_the_best_before_every_last_step() -> None:
+            gone.append(next(ranked))
+            library.delete(gone[-1])
+            interrupted.before_snapshot(2, delete_the_best_before_every_last_step)  # the next is the replica's
 
-        remaining = [f"{number:02}.md" for number in range(20)]
-        desk_best = iter(desk.found("tide", k=20, mode="keyword"))
-        desk.__dict__["searcher_best"] = lambda: next(desk_best)
-        interrupted.before_snapshot(1, delete_the_best)
+        interrupted.before_snapshot(1, delete_the_best_before_every_last_step)
         answer = desk.ask("tide", k=3, mode="keyword")
-        gone = set(remaining) - {str(row.document.uri) for row in catalog.documents(MAIN).documents}
-        assert len(gone) >= 2
-        assert not answer.complete
-        assert len(answer.hits) == 3
-        assert gone.isdisjoint(hit.chunk.document.uri for hit in answer.hits)
+    assert len(gone) == ROUNDS_MAX
+    assert (len(answer.hits), answer.complete) == (3, False)
+    assert not set(gone) & {hit.chunk.document.uri for hit in answer.hits}
 
 
 @pytest.mark.parametrize("mode", MODES)
