@@ -1,0 +1,307 @@
+"""Intents in memory: what is wanted, what is pending, what leaves at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import assert_never
+
+from store.catalog.memory.tables import DocumentRow, Notice, Tables
+from store.catalog.visible import with_own_metadata
+from store.errors import Misuse
+from store.model import (
+    Absent,
+    Cause,
+    CollectionId,
+    DocumentId,
+    DocumentState,
+    Held,
+    Ignored,
+    Instant,
+    Intent,
+    Metadata,
+    PendingDocument,
+    Present,
+    Root,
+    RootName,
+    Seen,
+    Sighting,
+    Urgency,
+    Version,
+)
+from store.ports import Tally
+
+
+class MemoryLedger:
+    """Implements ports.Ledger and ports.Roots."""
+
+    _tables: Tables
+
+    def record(self, intents: Sequence[Intent]) -> list[Version | None]:
+        tables = self._tables
+        with tables.lock:
+            for intent in intents:
+                check_intent(tables, intent)
+            now = tables.clock.now()
+            batch = read_batch(tables, intents)
+            return [record_intent(tables, intent, now, batch) for intent in intents]
+
+    def pending(self, limit: int, now: Instant) -> list[PendingDocument]:
+        tables = self._tables
+        with tables.lock:
+            due = [
+                PendingDocument(row.document, row.wanted_version, row.noticed_at, row.urgency, row.cause, row.attempts)
+                for row in tables.documents.values()
+                if tables.wants_work(row) and (row.retry_at is None or row.retry_at <= now) and not has_live_lease(tables, row, now)
+            ]
+        return sorted(due, key=lambda document: (document.urgency, document.noticed_at))[:limit]
+
+    def sightings(self, root: Root, prefix: str = "") -> Iterable[Sighting]:
+        """A document that is about to leave for its new uri is left out: its source no longer has it, and that is known."""
+        tables = self._tables
+        with tables.lock:
+            rows = [
+                Sighting(row.document.uri, tables.state(row), row.signature, row.proven, row.content_hash, row.wanted_version)
+                for row in tables.documents_of(root.home)
+                if row.root == root.name and row.mark is not DocumentState.DELETED and row.moving_to is None
+            ]
+        return sorted((row for row in rows if row.uri.startswith(prefix)), key=lambda row: row.uri)
+
+    def retry(self, documents: Sequence[DocumentId] | None, home: CollectionId, now: Instant) -> int:
+        tables = self._tables
+        with tables.lock:
+            tables.collection(home)
+            rows = [row for row in tables.documents_of(home) if row.mark is DocumentState.QUARANTINED]
+            chosen = [row for row in rows if documents is None or row.document in documents]
+            for row in chosen:
+                row.mark, row.cause, row.urgency = None, Cause.RETRIED, Urgency.URGENT
+                row.wanted_version = tables.next_version()
+                row.notices.append(Notice(row.wanted_version, now))
+                row.forget_failures()
+            return len(chosen)
+
+    def add_tallies(self, tallies: Sequence[Tally]) -> None:
+        with self._tables.lock:
+            self._tables.add_tallies(tallies)
+
+    def roots(self, home: CollectionId | None = None) -> list[Root]:
+        with self._tables.lock:
+            return [root for root in self._tables.roots if home is None or root.home == home]
+
+    def ensure_root(self, root: Root) -> Root:
+        tables = self._tables
+        with tables.lock:
+            tables.collection(root.home)
+            siblings = [known for known in tables.roots if known.home == root.home]
+            known = next((known for known in siblings if known.path == root.path), None)
+            if known is None:
+                refuse_taken_root(root, siblings)
+                tables.roots.append(root)
+                return root
+            if known.device is None and root.device is not None:
+                tables.roots[tables.roots.index(known)] = known = replace(known, device=root.device)
+            return known
+
+
+def refuse_taken_root(root: Root, siblings: Iterable[Root]) -> None:
+    for known in siblings:
+        if root.name == known.name or root.prefix == known.prefix:
+            raise Misuse(f"The root {root.name!r} is already the folder {known.path}; give this one another name: NAME={root.path}.")
+
+
+def has_live_lease(tables: Tables, row: DocumentRow, now: Instant) -> bool:
+    """The lease's session exists and its beat is younger than the time the lease was taken for."""
+    session = None if row.session_id is None else tables.sessions.get(row.session_id)
+    return session is not None and session.beat_at > now - row.lease_seconds
+
+
+# --- intents ------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Belongings:
+    """What a document takes along when it is renamed."""
+
+    own_metadata: Metadata | None
+    acl: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What the intents of one call say together: names may swap."""
+
+    targets: frozenset[DocumentId]
+    """Documents that the batch wants present."""
+    belongings: Mapping[DocumentId, Belongings]
+    """Of the documents that the batch moves, as they were before it."""
+
+
+def read_batch(tables: Tables, intents: Sequence[Intent]) -> Batch:
+    presents = [intent for intent in intents if isinstance(intent, Present)]
+    moved = [tables.documents.get(intent.moved_from) for intent in presents if intent.moved_from is not None]
+    belongings = {row.document: Belongings(row.own_metadata, row.acl) for row in moved if row is not None}
+    return Batch(frozenset(intent.document for intent in presents), belongings)
+
+
+def check_intent(tables: Tables, intent: Intent) -> None:
+    if isinstance(intent, Present | Ignored):
+        tables.collection(intent.document.home)
+        if not any(root.home == intent.document.home and root.name == intent.root for root in tables.roots):
+            raise Misuse(f"There is no root {intent.root!r}; register it first.")
+
+
+def record_intent(tables: Tables, intent: Intent, now: Instant, batch: Batch) -> Version | None:
+    match intent:
+        case Present():
+            return record_present(tables, intent, now, batch)
+        case Absent():
+            row = tables.documents.get(intent.document)
+            return None if row is None or row.mark is DocumentState.DELETED else tables.bury(row, now)
+        case Ignored():
+            record_ignored(tables, intent, now)
+        case Held():
+            record_held(tables, intent)
+        case Seen():
+            record_seen(tables, intent)
+        case _:
+            assert_never(intent)
+    return None
+
+
+def owned_by_another(row: DocumentRow, root: RootName) -> bool:
+    return row.root != root and row.mark not in (DocumentState.DELETED, DocumentState.IGNORED)
+
+
+def record_present(tables: Tables, intent: Present, now: Instant, batch: Batch) -> Version | None:
+    row = tables.documents.setdefault(intent.document, DocumentRow(intent.document, intent.root, noticed_at=intent.noticed_at))
+    if owned_by_another(row, intent.root):
+        return None
+    if is_wanted_already(row, intent):
+        give_belongings(tables, row, intent.metadata, intent.acl, now)
+        return row.wanted_version
+    tables.stay(row)
+    inherited = Belongings(row.own_metadata, row.acl)
+    old = find_moved(tables, intent)
+    if old is not None:
+        inherited = batch.belongings.get(old.document, Belongings(old.own_metadata, old.acl))
+        move(tables, old, row, now, batch)
+    notice(tables, row, intent)
+    row.own_metadata = inherited.own_metadata if intent.metadata is None else dict(intent.metadata)
+    permit(tables, row, inherited.acl if intent.acl is None else intent.acl, now)
+    return row.wanted_version
+
+
+def is_wanted_already(row: DocumentRow, intent: Present) -> bool:
+    equal = intent.content_hash is not None and row.wanted_hash == intent.content_hash
+    return equal and row.wanted and row.mark is None and row.code is None and intent.moved_from is None
+
+
+def notice(tables: Tables, row: DocumentRow, intent: Present) -> None:
+    """The document is wanted at a new version; the oldest unserved notice and the most urgent one go on counting."""
+    unserved = bool(row.notices) and tables.wants_work(row)
+    if not unserved:
+        row.notices.clear()
+    row.wanted_version = tables.next_version()
+    row.notices.append(Notice(row.wanted_version, intent.noticed_at))
+    row.noticed_at = min(notice.at for notice in row.notices)
+    row.urgency = min(row.urgency, intent.urgency) if unserved else intent.urgency
+    row.root, row.wanted, row.mark, row.cause = intent.root, True, None, intent.cause
+    row.signature, row.proven, row.wanted_hash = intent.signature, False, intent.content_hash
+    row.forget_failures()
+
+
+def give_belongings(tables: Tables, row: DocumentRow, metadata: Metadata | None, acl: tuple[str, ...] | None, now: Instant) -> None:
+    """Metadata and permissions of a document whose content stays. What is served changes at once; a worker that was handed
+    the metadata before is refused and reads it again."""
+    if metadata is not None and dict(metadata) != dict(row.own_metadata or {}):
+        own_before, row.own_metadata = row.own_metadata or {}, dict(metadata)
+        if row.session_id is not None:
+            tables.free(row)
+        if tables.indexed_version(row) >= row.wanted_version:
+            rewrite_metadata(tables, row, own_before, now)
+    if acl is not None:
+        permit(tables, row, acl, now)
+
+
+def rewrite_metadata(tables: Tables, row: DocumentRow, own_before: Metadata, now: Instant) -> None:
+    seq = tables.next_seq()
+    for build in tables.collection(row.document.home).builds:
+        version = tables.living_version(row.document, build.build_id)
+        if version is not None:
+            after = with_own_metadata(version.metadata, own_before, row.own_metadata or {})
+            tables.versions[row.document, build.build_id].append(replace(version, born=seq, metadata=after))
+            version.died = seq
+    tables.log_metadata(row, now, seq)
+
+
+def permit(tables: Tables, row: DocumentRow, acl: tuple[str, ...] | None, now: Instant) -> None:
+    if acl == row.acl:
+        return
+    row.acl = acl
+    if tables.is_visible(row.document):
+        tables.log_metadata(row, now, tables.next_seq())
+
+
+# --- moves --------------------------------------------------------------------------------------------------
+
+
+def find_moved(tables: Tables, intent: Present) -> DocumentRow | None:
+    """The ledger's row of what was renamed; None when nothing was, or when the old name is not known to hold anything."""
+    old = None if intent.moved_from is None or intent.moved_from == intent.document else tables.documents.get(intent.moved_from)
+    return old if old is not None and (old.wanted or old.moving_to is not None) else None
+
+
+def move(tables: Tables, old: DocumentRow, row: DocumentRow, now: Instant, batch: Batch) -> None:
+    """Lets `row` take over what `old` shows; a chain a -> b -> c collapses to a -> c.
+
+    A batch is simultaneous: a uri that the same batch wants present (a swap, a rotation) stays, and the move is a copy, which
+    costs no embedding either.
+    """
+    if old.document in batch.targets:
+        return
+    if old.moved_from is not None:
+        start = tables.documents[old.moved_from]
+        start.moving_to = old.moved_from = None
+        tables.bury(old, now)
+        let_leave(tables, start, row, now)
+    elif tables.is_visible(old.document):
+        let_leave(tables, old, row, now)
+    else:
+        tables.bury(old, now)
+
+
+def let_leave(tables: Tables, origin: DocumentRow, row: DocumentRow, now: Instant) -> None:
+    """`origin` stays served and wants nothing until the commit of `row` takes it away. What `row` waited for before leaves now."""
+    tables.stay(origin)
+    if row.moved_from is not None and row.moved_from != origin.document:
+        tables.bury(tables.documents[row.moved_from], now)
+    row.moved_from, origin.moving_to, origin.wanted = origin.document, row.document, False
+    tables.free(origin)
+
+
+# --- the others ---------------------------------------------------------------------------------------------
+
+
+def record_ignored(tables: Tables, intent: Ignored, now: Instant) -> None:
+    row = tables.documents.setdefault(intent.document, DocumentRow(intent.document, intent.root, noticed_at=intent.noticed_at))
+    if row.root != intent.root and row.mark is not DocumentState.DELETED:
+        return
+    if row.mark is not DocumentState.DELETED:
+        tables.bury(row, now)
+    row.mark, row.root, row.signature = DocumentState.IGNORED, intent.root, intent.signature
+    row.code, row.message = "ignored", intent.reason
+
+
+def record_held(tables: Tables, intent: Held) -> None:
+    row = tables.documents.get(intent.document)
+    if row is not None and row.wanted:
+        row.mark, row.code, row.message = DocumentState.HELD, "held", intent.reason
+
+
+def record_seen(tables: Tables, intent: Seen) -> None:
+    row = tables.documents.get(intent.document)
+    if row is None or not (row.wanted or row.mark is DocumentState.IGNORED):
+        return
+    row.signature, row.proven = intent.signature, intent.proven
+    if row.mark is DocumentState.HELD:
+        row.mark = row.code = row.message = None
