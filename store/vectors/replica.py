@@ -30,6 +30,8 @@ Hit = tuple[ChunkId, float]
 LOAD_ROWS = 1024
 GATHER_SHARE = 0.1
 """A mask narrower than this share of the slots is gathered before the scan; a wider one is applied after it."""
+COMPACT_ROWS_MIN = 4096
+"""A smaller block is not worth moving."""
 EXACT_ROWS = 64
 """So few rows are scored at stored precision at once."""
 
@@ -208,7 +210,7 @@ class Block:
             alive[slots] = True
             self._leaving.append((weakref.ref(self._view), gone))
             self._publish(alive)
-            if self._used > SEGMENT_ROWS and self._view.visible < self._used // 2:
+            if self._used > COMPACT_ROWS_MIN and self._view.visible < self._used // 2:
                 self._compact()
 
     def _start_empty(self) -> None:

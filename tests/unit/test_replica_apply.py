@@ -54,6 +54,7 @@ class ReplicaFollowsADictionary(RuleBasedStateMachine):
             (rows, "SEGMENT_ROWS", 8),
             (replica, "SEGMENT_ROWS", 8),
             (rows, "FIRST_ROWS", 2),
+            (replica, "COMPACT_ROWS_MIN", 8),
             (replica, "LOAD_ROWS", 3),
             (replica, "EXACT_ROWS", 2),
         ):
