@@ -28,6 +28,8 @@ class DocumentFacts:
     """What filters see of every chunk of the document."""
     chunk_fields: Mapping[ChunkId, Metadata]
     """The chunks in their order, each with what is its own (headings, page): over `fields` when a filter looks."""
+    own_names: frozenset[str]
+    """Every name in `chunk_fields`: a filter that names none of them is asked once for all chunks."""
 
     def fields_of(self, chunk_id: ChunkId) -> Metadata:
         own = self.chunk_fields[chunk_id]
@@ -45,6 +47,7 @@ def facts_of(document: VisibleDocument) -> DocumentFacts:
         title=document.title,
         fields=chunk_metadata(document, _NO_PLACE),
         chunk_fields={placement.chunk_id: placement.metadata for placement in document.layout.placements},
+        own_names=frozenset(name for placement in document.layout.placements for name in placement.metadata),
     )
 
 

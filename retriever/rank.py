@@ -5,7 +5,7 @@ Works on one view at one position and reads no catalog; what of it is still true
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
@@ -90,12 +90,10 @@ def admitted(documents: Mapping[Any, DocumentFacts], admission: Admission) -> Al
     return chunks
 
 
-def _matching(facts: DocumentFacts, matches: Predicate, named: frozenset[str]) -> Iterator[ChunkId]:
-    """Asks once for all chunks that have no field of their own which the filter names."""
-    document_matches = matches(facts.fields)
-    for chunk_id, own in facts.chunk_fields.items():
-        if document_matches if named.isdisjoint(own) else matches(facts.fields_of(chunk_id)):
-            yield chunk_id
+def _matching(facts: DocumentFacts, matches: Predicate, named: frozenset[str]) -> Iterable[ChunkId]:
+    if named.isdisjoint(facts.own_names):
+        return facts.chunk_fields if matches(facts.fields) else ()
+    return [chunk_id for chunk_id in facts.chunk_fields if matches(facts.fields_of(chunk_id))]
 
 
 def fields_named(filter: Mapping[str, Any]) -> frozenset[str]:

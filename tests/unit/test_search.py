@@ -13,6 +13,7 @@ from kit.retrieving import MAIN, OPEN_LIMITS, Library, hashing_space, searching
 
 from indexer.embedding.hashing import HashingEmbedder
 from retriever.query import Mode
+from retriever.rank import Asked, rank
 from retriever.search import ROUNDS_MAX, VersionNotReached, answer_json
 from store.catalog.memory import MemoryCatalog
 from store.clock import SystemClock
@@ -107,6 +108,26 @@ def test_deletions_in_every_round_leave_visible_hits_and_say_incomplete(catalog:
     assert not set(gone) & {hit.chunk.document.uri for hit in answer.hits}
 
 
+def test_permissions_withdrawn_in_every_round_are_obeyed_in_the_last_one_too(catalog: Catalog, tmp_path: Path) -> None:
+    library, interrupted = Library(catalog), Interrupted(catalog)
+    for number in range(20):
+        library.put(f"{number:02}.md", "tide " * (number + 1), acl=("*",))
+    with searching(interrupted, tmp_path / "keywords", limits=dataclasses.replace(OPEN_LIMITS, acl=True)) as desk:
+        texts = {hit.chunk.document.uri: hit.chunk.text for hit in desk.ask("tide", k=20, mode="keyword").hits}
+        ranked, withdrawn = iter(texts), list[str]()
+
+        def withdraw_the_best_before_every_last_step() -> None:
+            withdrawn.append(next(ranked))
+            library.put(withdrawn[-1], texts[withdrawn[-1]], acl=("user:boss",))
+            interrupted.before_snapshot(2, withdraw_the_best_before_every_last_step)  # the next is the replica's
+
+        interrupted.before_snapshot(1, withdraw_the_best_before_every_last_step)
+        answer = desk.ask("tide", k=3, mode="keyword", principals=("user:me",))
+    assert len(withdrawn) == ROUNDS_MAX
+    assert len(answer.hits) == 3
+    assert not set(withdrawn) & {hit.chunk.document.uri for hit in answer.hits}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_version_committed_after_ranking_is_answered_whole(catalog: Catalog, tmp_path: Path, mode: str) -> None:
     library, interrupted = Library(catalog), Interrupted(catalog)
@@ -125,8 +146,10 @@ def test_a_filter_gives_k_hits_when_k_exist_however_low_they_rank(catalog: Catal
     for number in range(3):
         library.put(f"far-{number}.md", f"Far away, in other words and at length, a tide {number}.", metadata={"area": "south"})
     with searching(catalog, tmp_path / "keywords") as desk:
-        found = desk.found("tide tide tide", k=3, mode=mode, filter={"area": "south"})
-        assert sorted(found) == ["far-0.md", "far-1.md", "far-2.md"]
+        answer = desk.ask("tide tide tide", k=3, mode=mode, filter={"area": "south"}, explain=True)
+        assert sorted(hit.chunk.document.uri for hit in answer.hits) == ["far-0.md", "far-1.md", "far-2.md"]
+        assert answer.explain is not None
+        assert (answer.explain["ranked"], answer.explain["rounds"]) == (3, 1)
         assert desk.found("tide", mode=mode, filter={"no_such_field": "south"}) == []
 
 
@@ -217,16 +240,23 @@ def test_scores_name_the_sides_that_were_used(catalog: Catalog, tmp_path: Path) 
         assert hybrid["moon.md"].keyword is None
 
 
-def test_hybrid_scores_with_both_sides_what_only_one_side_fetched(catalog: Catalog, tmp_path: Path) -> None:
-    library = Library(catalog)
-    for number in range(6):
-        library.put(f"{number}.md", "tide " * (number + 1) + f"and {number} more words to tell them apart")
-    with searching(catalog, tmp_path / "keywords") as desk:
-        whole = {hit.chunk.chunk_id: (hit.dense, hit.keyword) for hit in desk.ask("tide words", k=6).hits}
-    narrow = dataclasses.replace(OPEN_LIMITS, fetch_k=1)
-    with searching(catalog, tmp_path / "keywords", limits=narrow) as desk:
-        for hit in desk.ask("tide words", k=1).hits:
-            assert (hit.dense, hit.keyword) == whole[hit.chunk.chunk_id]
+@pytest.mark.parametrize("dense_weight", [0.01, 0.99])
+def test_hybrid_scores_with_both_sides_what_only_one_side_fetched(catalog: Catalog, tmp_path: Path, dense_weight: float) -> None:
+    library, query = Library(catalog), "zebra tide"
+    for number in range(20):
+        library.put(f"words-{number}.md", f"zebra tide {number} " + "unrelated filler of great length " * number)
+        library.put(f"shape-{number}.md", f"zebras tides {number} " + "tidal " * number)
+    asked = Asked(Mode.HYBRID, query, HashingEmbedder(library.space).embed_query(query), dense_weight, fetch_k=1)
+    with searching(catalog, tmp_path / "keywords") as desk, desk.replicas.reading(MAIN) as view:
+
+        def scored(depth: int, mode: Mode = Mode.HYBRID) -> dict[ChunkId, tuple[float | None, float | None]]:
+            ranking = rank(view, dataclasses.replace(asked, mode=mode), None, depth)
+            return {candidate.chunk_id: (candidate.dense, candidate.keyword) for candidate in ranking.candidates}
+
+        hybrid, whole = scored(13), scored(40)
+        one_side = set(scored(13, Mode.DENSE)) ^ set(scored(13, Mode.KEYWORD))
+        assert one_side & set(hybrid)
+        assert hybrid == {chunk_id: whole[chunk_id] for chunk_id in hybrid}
 
 
 def test_min_score_compares_the_cosine_in_dense_and_hybrid_and_bm25_in_keyword(catalog: Catalog, tmp_path: Path) -> None:
