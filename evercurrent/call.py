@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from store.clock import Clock, SystemClock
+from store.errors import UnknownCollection
 from store.folder import DataFolder, check_folder, prepare_folder
 from store.model import CollectionId, CollectionName, Namespace
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from store.ports import Catalog
 
 DATA_DEFAULT = Path(".evercurrent")
+MAIN_COLLECTION = "main"
 
 Paths = Annotated[list[str] | None, typer.Argument(metavar="[[NAME=]PATH]...", show_default=False)]
 
@@ -51,7 +53,7 @@ class Call:
 
     def open_catalog(self) -> Catalog:
         """The catalog, created when it is not there."""
-        from store.catalog.sqlite import open_catalog
+        from indexer.wiring import open_catalog
 
         prepare_folder(self.folder)
         return open_catalog(self.folder, self.config, self.clock)
@@ -64,6 +66,17 @@ class Call:
         from store.catalog.memory import MemoryCatalog
 
         return MemoryCatalog(self.clock)
+
+    def need_collection(self, catalog: Catalog | None) -> bool:
+        """Whether the collection has been made. `main` always exists and is merely empty before.
+
+        Raises UnknownCollection for another one that has not.
+        """
+        if catalog is not None and catalog.collection(self.home) is not None:
+            return True
+        if self.home.collection != MAIN_COLLECTION:
+            raise UnknownCollection(collection=self.home.collection, namespace=self.home.namespace)
+        return False
 
 
 def call_of(data: Path, config: Path | None, namespace: str, collection: str, as_json: bool) -> Call:
@@ -88,7 +101,7 @@ _COMMON: dict[str, tuple[Any, Any]] = {
         None,
     ),
     "namespace": (Annotated[str, typer.Option("--namespace", help="Whose documents.", rich_help_panel="Common")], "default"),
-    "collection": (Annotated[str, typer.Option("--collection", help="Which of them.", rich_help_panel="Common")], "main"),
+    "collection": (Annotated[str, typer.Option("--collection", help="Which of them.", rich_help_panel="Common")], MAIN_COLLECTION),
     "as_json": (Annotated[bool, typer.Option("--json", help="One JSON object on stdout.", rich_help_panel="Common")], False),
 }
 
@@ -106,7 +119,7 @@ def verb(function: Verb) -> Callable[..., int]:
     keyword = inspect.Parameter.KEYWORD_ONLY
     parameters = [parameter.replace(kind=keyword, annotation=hints[parameter.name]) for parameter in own]
     parameters += [inspect.Parameter(name, keyword, default=default, annotation=hint) for name, (hint, default) in _COMMON.items()]
-    del command.__wrapped__  # type: ignore[attr-defined]
+    del command.__wrapped__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return command

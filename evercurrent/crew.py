@@ -56,7 +56,8 @@ class Crew:
             self._tell()
             self._pause()
             return
-        assert self._feeder is not None and self._worker is not None
+        assert self._feeder is not None
+        assert self._worker is not None
         self._feeder.look(self._clock.now())
         if not self._worker.is_ready:
             self._worker.await_ready()

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from evercurrent.summary import Summary, summary_of
+from evercurrent.summary import ChunkNumbers, DocumentNumbers, Summary, numbers_json, summary_of
 from evercurrent.targets import Target
 from indexer.load.registry import claims
 from indexer.sources.reconciling import Pass, reconcile_root
-from store.model import Change, CollectionId, DocumentState, DocumentStatus, Position
+from store.model import Absent, Change, Collection, CollectionId, DocumentState, DocumentStatus, Ignored, Position
 
 if TYPE_CHECKING:
     from indexer.ignore import Rules
@@ -110,6 +110,21 @@ def summarize(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look],
         embedded=embedded_texts(catalog) - since.embedded,
         seconds=clock.monotonic() - since.at,
     )
+
+
+def unchanged_forecast(catalog: Catalog, looks: Sequence[Look], collection: Collection | None, currency: str) -> dict[str, Any]:
+    """What `plan` says when nothing would be read: documents that only leave cost nothing."""
+    leaving = [intent.document for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
+    recorded = [] if collection is None or not leaving else catalog.recorded([(document, collection.served) for document in leaving])
+    visible = [one for one in recorded if one.version]
+    documents = DocumentNumbers(
+        unchanged=sum(seen.claimed for seen in looks), deleted=len(visible), ignored=sum(seen.ignored for seen in looks)
+    )
+    return {
+        "documents": numbers_json(documents),
+        "chunks": numbers_json(ChunkNumbers(dropped=sum(len(one.chunks) for one in visible))),
+        **{"embedded": 0, "reused": 0, "tokens": 0, "cost": 0.0, "currency": currency, "seconds_estimate": 0.0},
+    }
 
 
 def changes_of(catalog: CatalogReader, home: CollectionId, targets: Sequence[Target], since: Position) -> list[Change]:

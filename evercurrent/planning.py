@@ -8,6 +8,7 @@ from typing import Any
 
 from evercurrent.passes import Look
 from evercurrent.summary import ChunkNumbers, DocumentNumbers, numbers_json
+from indexer.load.registry import claims
 from indexer.sources.folder import fetch
 from store.clock import Clock
 from store.config import EmbeddingTable
@@ -15,8 +16,11 @@ from store.errors import EvercurrentError
 from store.model import (
     Absent,
     Build,
+    BuildId,
+    Cause,
     Chunk,
     Collection,
+    DocumentId,
     Fence,
     Ignored,
     InputHash,
@@ -97,8 +101,12 @@ def forecast(
         batch = presents[start : start + DOCUMENTS_A_READ]
         for intent, premises in zip(batch, _premises(catalog, batch, builds, collection), strict=True):
             _count_document(count, intent, roots[intent.root], builds, premises, clock, bytes_max)
+    known_builds = () if collection is None else collection.builds
+    for build in builds:
+        if collection is not None and build not in known_builds:
+            _count_regrowth(count, looks, build, clock, bytes_max)
     absent = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
-    deleted, dropped = _leaving(catalog, absent, builds, collection)
+    deleted, dropped = _leaving(catalog, absent, collection)
     embedded, tokens = _to_embed(catalog, count, builds, collection)
     claimed = sum(seen.claimed for seen in looks)
     changed = count.added + count.updated + count.moved
@@ -153,6 +161,18 @@ def _count_document(
     _count_draft(count, drafted, premises)
 
 
+def _count_regrowth(count: _Count, looks: Sequence[Look], build: Build, clock: Clock, bytes_max: int) -> None:
+    """A new build reads and cuts every document anew; what the space already holds is not embedded again."""
+    nothing = Premises({build.build_id: Recorded()}, {})
+    alone = _Count(born=count.born)
+    for seen in looks:
+        root = seen.target.root
+        for uri, signature in seen.found.scan.found.items():
+            intent = Present(root.home.document(uri), root.name, Cause.RECUT, clock.now(), signature=signature)
+            if claims(uri):
+                _count_document(alone, intent, root, (build,), nothing, clock, bytes_max)
+
+
 def _count_draft(count: _Count, drafted: Draft, premises: Premises) -> None:
     if drafted.leased.moved_from is not None:
         count.moved += 1
@@ -165,7 +185,8 @@ def _count_draft(count: _Count, drafted: Draft, premises: Premises) -> None:
     count.kept_chunks += len(first.plan.keep)
     count.moved_chunks += len(first.plan.move)
     count.added_chunks += len(first.plan.add)
-    count.dropped_chunks += len(first.plan.drop)
+    left = premises.moved_from.get(first.build.build_id, Recorded()).chunks
+    count.dropped_chunks += len(first.plan.drop) + len(left) - len(first.plan.move)
     for one in drafted.cuts:
         count.born.setdefault(one.build.space.space_id, {}).update(_texts(one.plan.born))
 
@@ -176,26 +197,18 @@ def _texts(chunks: Iterable[Chunk]) -> dict[InputHash, str]:
 
 def _premises(catalog: Catalog, batch: Sequence[Present], builds: Sequence[Build], collection: Collection | None) -> list[Premises]:
     """What is recorded of each document and of what it was moved from; nothing in a collection that does not exist."""
-    asked = [(document, build) for intent in batch for document in (intent.document, intent.moved_from) if document for build in builds]
-    if collection is None:
-        recorded = {key: Recorded() for key in asked}
-    else:
-        known = {build.build_id for build in collection.builds}
-        readable = [(document, build) for document, build in asked if build.build_id in known]
-        found = dict(zip(readable, catalog.recorded(readable), strict=True))
-        recorded = {key: found.get(key, Recorded()) for key in asked}
-    return [
-        Premises(
-            {build.build_id: recorded[intent.document, build] for build in builds},
-            {} if intent.moved_from is None else {build.build_id: recorded[intent.moved_from, build] for build in builds},
-        )
-        for intent in batch
-    ]
+    known = () if collection is None else collection.builds
+    asked = [(document, build) for intent in batch for document in (intent.document, intent.moved_from) if document for build in known]
+    found = zip(asked, catalog.recorded(asked), strict=True)
+    recorded = {(document, build.build_id): one for (document, build), one in found}
+
+    def of(document: DocumentId) -> dict[BuildId, Recorded]:
+        return {build.build_id: recorded.get((document, build.build_id), Recorded()) for build in builds}
+
+    return [Premises(of(intent.document), {} if intent.moved_from is None else of(intent.moved_from)) for intent in batch]
 
 
-def _leaving(
-    catalog: Catalog, intents: Sequence[Absent | Ignored], builds: Sequence[Build], collection: Collection | None
-) -> tuple[int, int]:
+def _leaving(catalog: Catalog, intents: Sequence[Absent | Ignored], collection: Collection | None) -> tuple[int, int]:
     """Documents that are visible and would go, and their chunks."""
     if collection is None or not intents:
         return 0, 0

@@ -82,6 +82,7 @@ def summary_of(
         if status.state is DocumentState.QUARANTINED
     )
     added, updated, moved, deleted = _fates(rows)
+    moved_chunks = sum(row.moved for row in rows)
     documents = DocumentNumbers(
         added=added,
         updated=updated,
@@ -95,8 +96,8 @@ def summary_of(
     chunks = ChunkNumbers(
         added=sum(row.added for row in rows),
         kept=sum(row.kept for row in rows),
-        moved=sum(row.moved for row in rows),
-        dropped=sum(row.dropped for row in rows),
+        moved=moved_chunks,
+        dropped=sum(row.dropped for row in rows) - moved_chunks,  # the old uri of a move drops the rows that the new one took over
     )
     return Summary(documents, chunks, embedded, sum(row.reused for row in rows), seconds, failures)
 

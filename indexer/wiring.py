@@ -13,6 +13,7 @@ from indexer.embedding.spaces import space_of
 from indexer.ignore import Rules
 from indexer.recipe import recipe_of
 from store.catalog.sqlite import SqliteCatalog
+from store.model import Build, BuildId
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,6 +63,18 @@ def ensure_wanted(catalog: Catalog, config: Config, home: CollectionId) -> Colle
         if (newest.recipe.recipe_id, newest.space.space_id) == (recipe.recipe_id, space.space_id):
             return recorded
     return catalog.ensure_collection(home, recipe, space)
+
+
+def planned_builds(config: Config, recorded: Collection | None) -> tuple[Build, ...]:
+    """The builds that `ensure_wanted` would leave, without writing; one that is not recorded yet has the id 0."""
+    recipe, space = wanted_build(config, recorded)
+    new = Build(BuildId(0), recipe, space)
+    if recorded is None:
+        return (new,)
+    for build in recorded.builds:
+        if (build.recipe.recipe_id, build.space.space_id) == (recipe.recipe_id, space.space_id):
+            return recorded.builds if build is recorded.builds[-1] else (recorded.served,)
+    return recorded.served, new
 
 
 @contextmanager

@@ -19,6 +19,7 @@ import structlog
 
 LOG_BYTES_MAX = 8 * 1024 * 1024
 FIELD_CHARS_MAX = 2_000
+TRACE_CHARS_MAX = 16_000
 
 _NEVER_LOGGED = frozenset({"text", "texts", "content", "body", "api_key", "password", "authorization", "vector", "vectors", "query"})
 _URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
@@ -42,7 +43,15 @@ def log_to_stderr(role: str = "command") -> None:
 
 def clean_event(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """The event without fields that may hold a text or a secret, and with long values cut."""
-    return {key: _clean_value(value) for key, value in event.items() if key not in _NEVER_LOGGED}
+    return {
+        key: _clean_trace(value) if key == "exception" else _clean_value(value) for key, value in event.items() if key not in _NEVER_LOGGED
+    }
+
+
+def _clean_trace(trace: Any) -> str:
+    """The end of a traceback says most."""
+    text = without_password(str(trace))
+    return text if len(text) <= TRACE_CHARS_MAX else "…" + text[-TRACE_CHARS_MAX:]
 
 
 def _clean_value(value: Any) -> Any:

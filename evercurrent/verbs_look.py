@@ -1,0 +1,199 @@
+"""`search`, `status`, `documents`, `export`, `check`, `sources`: looking at an index changes nothing."""
+
+from __future__ import annotations
+
+import json
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evercurrent.call import Call
+from evercurrent.say import for_people, say, say_json, say_table
+from evercurrent.verbs_sync import read
+from store.errors import Misuse, QueryRejected
+
+if TYPE_CHECKING:
+    from store.model import DocumentState
+
+SNIPPET_CHARS_MAX = 240
+
+
+def search(
+    call: Call,
+    query: Annotated[str, typer.Argument(metavar="QUERY")],
+    k: Annotated[int, typer.Option("-k", help="How many hits.")] = 10,
+    mode: Annotated[str, typer.Option("--mode", help="hybrid, dense or keyword.")] = "hybrid",
+    min_score: Annotated[float | None, typer.Option("--min-score", help="Leave out hits below this score.")] = None,
+    filter: Annotated[str | None, typer.Option("--filter", help="Which chunks, as JSON.")] = None,
+) -> int:
+    """Searches: through the running retriever, else by opening the catalog."""
+    from evercurrent.searching import search_json
+
+    body: dict[str, Any] = {"query": query, "k": k, "mode": mode, "filter": filter_of(filter)}
+    if min_score is not None:
+        body["min_score"] = min_score
+    answer = search_json(call, body)
+    if call.as_json:
+        say_json(answer)
+    else:
+        say_hits(answer)
+    return 0
+
+
+def status(
+    call: Call,
+    wait: Annotated[float | None, typer.Option("--wait", help="Wait up to this many seconds until everything is settled.")] = None,
+) -> int:
+    """Shows state and lag."""
+    from evercurrent.state import await_idle, state_json, state_lines
+
+    settled = True if wait is None else await_idle(call, wait)
+    with read(call) as catalog:
+        state = state_json(call, catalog)
+    if call.as_json:
+        say_json(state)
+    else:
+        for line in state_lines(state):
+            say(line)
+    if not settled:
+        sys.stderr.write(f"evercurrent: Not settled within {wait:g} seconds.\n")
+    return 0 if settled else 3
+
+
+def documents(
+    call: Call,
+    state: Annotated[list[str] | None, typer.Option("--state", help="Only documents in this state; may be repeated.")] = None,
+    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
+    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Rows at most; all of them when not given.")] = None,
+) -> int:
+    """Lists the documents with state and reason."""
+    from evercurrent.passes import all_documents
+    from evercurrent.state import document_json
+
+    states = states_of(state or [])
+    with read(call) as catalog:
+        if not call.need_collection(catalog):
+            rows, after = [], None
+        elif limit is None and cursor is None:
+            rows, after = [document_json(row) for row in all_documents(catalog, call.home, states)], None
+        else:
+            page = catalog.documents(call.home, cursor, limit or 1000, states)
+            rows, after = [document_json(row) for row in page.documents], page.cursor
+    if call.as_json:
+        say_json({"documents": rows, "cursor": after})
+        return 0
+    columns = ("document", "state", "chunks", "version", "code", "message")
+    say_table(columns, ([row[column] for column in columns] for row in rows))
+    if after is not None:
+        sys.stderr.write(f"More: --cursor {after}\n")
+    return 0
+
+
+def export(
+    call: Call,
+    vectors: Annotated[bool, typer.Option("--vectors", help="With each chunk's vector (base64 of float32).")] = False,
+    no_version: Annotated[bool, typer.Option("--no-version", help="Without versions, to compare two builds of one state.")] = False,
+) -> int:
+    """Writes all visible chunks as JSON lines, sorted by document and ordinal."""
+    from evercurrent.exporting import export_lines
+
+    with read(call) as catalog:
+        if call.need_collection(catalog):
+            with closing(export_lines(catalog, call.home, vectors=vectors, versions=not no_version)) as lines:
+                sys.stdout.writelines(lines)
+    sys.stdout.flush()
+    return 0
+
+
+def check(call: Call) -> int:
+    """Audits the index: contradictions between and inside its parts."""
+    from evercurrent.checking import findings
+
+    with read(call) as catalog:
+        found = [
+            {"code": finding.code, "document": None if finding.document is None else finding.document.uri, "detail": finding.detail}
+            for finding in findings(call, catalog)
+        ]
+    if call.as_json:
+        say_json({"ok": not found, "findings": found})
+    elif not found:
+        say("ok: nothing contradicts itself")
+    else:
+        say_table(("code", "document", "detail"), ([row["code"], row["document"], row["detail"]] for row in found))
+    return 1 if found else 0
+
+
+def sources(call: Call) -> int:
+    """Lists the roots, and the documents that are held or suppressed."""
+    from evercurrent.passes import all_documents
+    from evercurrent.state import document_json
+    from store.model import DocumentState
+
+    with read(call) as catalog:
+        roots = [
+            {"root": root.name, "kind": root.kind.value, "path": root.path, "prefix": root.prefix} for root in catalog.roots(call.home)
+        ]
+        set_aside = (DocumentState.HELD, DocumentState.SUPPRESSED, DocumentState.CONFLICT)
+        known = call.need_collection(catalog)
+        rows = [document_json(row) for row in all_documents(catalog, call.home, set_aside)] if known else []
+    if call.as_json:
+        say_json({"roots": roots, "documents": rows})
+        return 0
+    say_table(("root", "kind", "prefix", "path"), ([row["root"], row["kind"], row["prefix"], row["path"]] for row in roots))
+    if rows:
+        say_table(("document", "state", "message"), ([row["document"], row["state"], row["message"]] for row in rows))
+    return 0
+
+
+VERBS = {"search": search, "status": status, "documents": documents, "export": export, "check": check, "sources": sources}
+HIDDEN: frozenset[str] = frozenset()
+
+
+def filter_of(given: str | None) -> dict[str, Any]:
+    if given is None:
+        return {}
+    try:
+        parsed = json.loads(given)
+    except ValueError as error:
+        raise QueryRejected(place="filter", reason=f"is not JSON ({error})") from error
+    if not isinstance(parsed, dict):
+        raise QueryRejected(place="filter", reason="is not a JSON object")
+    return parsed
+
+
+def states_of(names: list[str]) -> tuple[DocumentState, ...]:
+    from store.model import DocumentState
+
+    known = {state.value: state for state in DocumentState}
+    for name in names:
+        if name not in known:
+            raise Misuse(f"There is no state {name!r}; there are {', '.join(known)}.")
+    return tuple(known[name] for name in names)
+
+
+def say_hits(answer: dict[str, Any]) -> None:
+    """Hits for people; score, document, offsets and text a line when piped."""
+    if not for_people():
+        for hit in answer["hits"]:
+            say(f"{hit['score']:.4f}\t{hit['document']}\t{hit['start']}-{hit['end']}\t{snippet(hit['text'])}")
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console()
+    for number, hit in enumerate(answer["hits"], start=1):
+        head = Text(f"{number}. ", style="dim") + Text(hit["document"], style="bold") + Text(f"  {hit['score']:.3f}", style="dim")
+        headings = hit["metadata"].get("headings") or []
+        console.print(head + Text("  " + " › ".join(map(str, headings)), style="cyan") if headings else head)
+        console.print(Text("   " + snippet(hit["text"])))
+    if not answer["hits"]:
+        console.print("No hits.")
+    if answer["degraded"]:
+        console.print(Text(f"Answered without: {', '.join(answer['degraded'])}", style="yellow"))
+
+
+def snippet(text: str) -> str:
+    line = " ".join(text.split())
+    return line if len(line) <= SNIPPET_CHARS_MAX else line[: SNIPPET_CHARS_MAX - 1] + "…"

@@ -1,0 +1,159 @@
+"""`up` and the roles: processes that stay. Each role runs alone, too, beside whatever queue the data folder or REDIS_URL names."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from evercurrent.call import Call, Paths
+from evercurrent.lifeline import Lifeline
+from evercurrent.say import say, say_json
+from evercurrent.verbs_sync import opened, record_roots, role_arguments, targets_for
+from store.errors import BrokerMissing, EvercurrentError
+from store.folder import prepare_folder
+from store.telemetry import log_to_file
+
+if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from store.ports import Catalog
+
+ReadyFd = Annotated[int | None, typer.Option("--ready-fd", hidden=True)]
+
+
+def up(call: Call, paths: Paths = None) -> int:
+    """Runs everything on this machine: queue, intake, workers, retriever, dashboard."""
+    from evercurrent.running import Running
+    from evercurrent.up import Supervised, run_up
+
+    roots: list[str] = []
+
+    def prepare() -> None:
+        from indexer.wiring import ensure_wanted
+
+        with opened(call) as catalog:
+            targets = targets_for(call, catalog, paths or []) if paths or catalog.roots(call.home) else []
+            ensure_wanted(catalog, call.config, call.home)
+            record_roots(catalog, targets)
+            roots.extend(root.path for root in catalog.roots(call.home))
+
+    def announce(running: Running) -> None:
+        if call.as_json:
+            say_json({"urls": running.urls, "roots": roots, "data": str(call.folder.path)})
+            return
+        for line in welcome_lines(call, running.urls, roots):
+            say(line)
+
+    return run_up(Supervised(call.folder, call.config, role_arguments(call)), call.clock, prepare, announce)
+
+
+def indexer(call: Call, ready_fd: ReadyFd = None) -> int:
+    """The role that watches, keeps the ledger and feeds the queue."""
+
+    def run(line: Lifeline) -> int:
+        from evercurrent.console import mount_console
+        from evercurrent.state import consumer_lags
+        from indexer.serve import serve
+
+        def mount(app: FastAPI, catalog: Catalog) -> None:
+            mount_console(app, call, catalog)
+
+        return serve(call.folder, call.config, call.clock, line.ready, mount, lambda catalog: consumer_lags(call.folder, catalog))
+
+    return run_role(call, "indexer", ready_fd, run)
+
+
+def worker(call: Call, ready_fd: ReadyFd = None) -> int:
+    """The role that fetches, splits, embeds and commits."""
+
+    def run(line: Lifeline) -> int:
+        from workers.serve import serve
+
+        return serve(call.folder.path, call.config, lambda _told: line.ready(), call.config_file)
+
+    return run_role(call, "worker", ready_fd, run)
+
+
+def retriever(call: Call, ready_fd: ReadyFd = None) -> int:
+    """The role that answers."""
+
+    def run(line: Lifeline) -> int:
+        from retriever.serve import serve
+
+        return serve(call.folder.path, call.config, lambda told: line.ready(told["port"]))
+
+    return run_role(call, "retriever", ready_fd, run)
+
+
+def dashboard(call: Call, ready_fd: ReadyFd = None) -> int:
+    """The queue dashboard."""
+
+    def run(line: Lifeline) -> int:
+        from evercurrent.dashboard import serve_dashboard
+        from store.broker import find_broker
+
+        given = call.config.store.redis_url
+        url = find_broker(call.folder.path, None if given is None else given.get_secret_value())
+        if url is None:
+            raise BrokerMissing("No queue server runs for this data folder. Start `evercurrent up`, or set REDIS_URL.")
+        return serve_dashboard(url, call.config.evercurrent.dashboard.port, line.ready)
+
+    return run_role(call, "dashboard", ready_fd, run)
+
+
+VERBS = {"up": up, "indexer": indexer, "worker": worker, "retriever": retriever, "dashboard": dashboard}
+HIDDEN = frozenset({"dashboard"})
+
+
+def run_role(call: Call, role: str, ready_fd: int | None, run: Callable[[Lifeline], int]) -> int:
+    """Runs a role with its log; its supervisor, when it has one, learns why it cannot."""
+    line = Lifeline(ready_fd)
+    try:
+        prepare_folder(call.folder)
+        log_to_file(call.folder.log(role), role)
+        return run(line)
+    except EvercurrentError as error:
+        line.cannot(error)
+        raise
+
+
+def welcome_lines(call: Call, urls: dict[str, str], roots: list[str]) -> list[str]:
+    """What a person wants to know once everything is ready."""
+    names = {"intake": "console and intake", "retriever": "search", "dashboard": "queue dashboard"}
+    lines = ["Evercurrent is ready."]
+    lines += [f"  {names[name]:<20}{url}" for name, url in urls.items()]
+    if roots:
+        lines.append("Watched (edit, add, rename or delete files here):")
+        lines += [f"  {root}" for root in roots]
+    else:
+        lines.append("No folder is watched yet: `evercurrent up PATH`.")
+    lines.append("Search from another terminal:")
+    lines.append(f'  {command_name()} search "your question" --data {shown_path(call.folder.path)}')
+    lines.append("Ctrl-C stops everything in order.")
+    return lines
+
+
+def command_name() -> str:
+    """How this command is called from the working directory."""
+    called = Path(sys.argv[0])
+    on_path = shutil.which("evercurrent")
+    if on_path is not None and called.exists() and Path(on_path).resolve() == called.resolve():
+        return "evercurrent"
+    return shown_path(called) if called.name == "evercurrent" else f"{shown_path(Path(sys.executable))} -m evercurrent"
+
+
+def shown_path(path: Path) -> str:
+    """The path as a person would type it: from the working directory when it is below it, quoted when it must be."""
+    import shlex
+
+    absolute = path.absolute()
+    short = absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute
+    return shlex.quote(str(short))

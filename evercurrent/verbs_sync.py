@@ -1,0 +1,247 @@
+"""`init`, `sync`, `plan`: what a person starts with. Nothing heavy is imported before something turns out to be pending."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from evercurrent.call import Call, Paths
+from evercurrent.say import note, say, say_json
+from store.errors import ConfigWrong, FolderMissing, Misuse
+
+if TYPE_CHECKING:
+    from evercurrent.passes import Look, Progress
+    from evercurrent.summary import Summary
+    from evercurrent.targets import Target
+    from store.model import Root
+    from store.ports import Catalog
+
+
+def init(call: Call, force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False) -> int:
+    """Writes a commented configuration."""
+    from evercurrent.config_text import commented_config
+    from store.config import CONFIG_FILE
+
+    path = call.config_file or Path(CONFIG_FILE)
+    if path.exists() and not force:
+        raise ConfigWrong(reason=f"{path} is there already; `evercurrent init --force` replaces it.")
+    path.write_text(commented_config(), "utf-8")
+    if call.as_json:
+        say_json({"config": str(path.absolute())})
+    else:
+        say(f"Wrote {path}: every setting with its default, commented out.")
+    return 0
+
+
+def sync(
+    call: Call,
+    paths: Paths = None,
+    plan: Annotated[Path | None, typer.Option("--plan", help="Carry out this plan, unless the source moved since.")] = None,
+) -> int:
+    """Brings the index level with the folders: one pass, then done."""
+    from evercurrent.passes import await_settled, look, mark, pending_of, record, summarize
+    from indexer.wiring import ensure_wanted, rules_of
+
+    config = call.config
+    given = paths_of(paths, plan)
+    with opened(call) as catalog:
+        targets = targets_for(call, catalog, given)
+        since = mark(catalog, call.clock)
+        collection = ensure_wanted(catalog, config, call.home)
+        targets = record_roots(catalog, targets)
+        looks = look(catalog, targets, rules_of(config, call.folder), call.clock)
+        if plan is not None:
+            refuse_stale(plan, looks)
+        record(catalog, looks)
+        if any(pending_of(catalog, call.home, targets)):
+            from evercurrent.crew import Crew
+
+            with Crew(call.folder, config, role_arguments(call), catalog, call.clock) as crew, progress_bar() as progress:
+                await_settled(catalog, call.home, targets, crew.rest, progress)
+        if collection.growing is not None:
+            catalog.switch(call.home, call.clock.now())
+        summary = summarize(catalog, call.home, looks, since, call.clock)
+    say_summary(call, summary)
+    refuse_absent(targets)
+    return 1 if summary.failures else 0
+
+
+def plan(
+    call: Call,
+    paths: Paths = None,
+    out: Annotated[Path | None, typer.Option("--out", help="Keep the plan, for `sync --plan FILE`.")] = None,
+) -> int:
+    """Shows what sync would do; embeds nothing, writes nothing."""
+    from evercurrent.passes import look
+    from indexer.wiring import rules_of
+
+    with read(call) as catalog:
+        targets = targets_for(call, catalog, paths or [])
+        refuse_absent(targets)
+        looks = look(catalog, targets, rules_of(call.config, call.folder), call.clock)
+        forecast = forecast_json(call, catalog, looks)
+    if out is not None:
+        out.write_text(json.dumps({"v": 1, "paths": paths or [], "intents": fingerprints(looks)}, indent=1) + "\n", "utf-8")
+    if call.as_json:
+        say_json(forecast)
+    else:
+        for line in forecast_lines(forecast):
+            say(line)
+    return 0
+
+
+VERBS = {"init": init, "sync": sync, "plan": plan}
+HIDDEN: frozenset[str] = frozenset()
+
+
+# --- what the verbs share ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def opened(call: Call) -> Iterator[Catalog]:
+    catalog = call.open_catalog()
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+@contextmanager
+def read(call: Call) -> Iterator[Catalog]:
+    catalog = call.read_catalog()
+    try:
+        yield catalog
+    finally:
+        catalog.close()
+
+
+def targets_for(call: Call, catalog: Catalog, paths: Sequence[str]) -> list[Target]:
+    from evercurrent.targets import targets_of
+
+    def is_known(root: Root, uri: str) -> bool:
+        return any(seen.uri == uri or seen.uri.startswith(uri + "/") for seen in catalog.sightings(root, uri))
+
+    known = catalog.roots(call.home) if catalog.collection(call.home) is not None else []
+    return targets_of(paths, known, call.home, is_known)
+
+
+def record_roots(catalog: Catalog, targets: Sequence[Target]) -> list[Target]:
+    """The targets with their roots recorded."""
+    from dataclasses import replace
+
+    return [replace(target, root=catalog.ensure_root(target.root)) if target.is_new else target for target in targets]
+
+
+def refuse_absent(targets: Sequence[Target]) -> None:
+    """A known root that is not there now is no deletion: its documents were held, and the person is told."""
+    for target in targets:
+        if not target.is_there and not target.scope:
+            raise FolderMissing(path=target.root.path)
+
+
+def role_arguments(call: Call) -> tuple[str, ...]:
+    """The options that roles started from here get."""
+    config = () if call.config_file is None else ("--config", str(call.config_file.absolute()))
+    return ("--data", str(call.folder.path), *config)
+
+
+# --- plans kept in a file ---------------------------------------------------------------------------------------
+
+
+def paths_of(paths: Sequence[str] | None, plan: Path | None) -> list[str]:
+    """The PATHs of the command line, else those of the plan."""
+    if plan is None or paths:
+        return list(paths or [])
+    return [str(path) for path in _plan_words(plan)["paths"]]
+
+
+def refuse_stale(plan: Path, looks: Sequence[Look]) -> None:
+    if _plan_words(plan)["intents"] != fingerprints(looks):
+        raise Misuse(f"The source moved since {plan} was made; run `evercurrent plan` again.")
+
+
+def fingerprints(looks: Sequence[Look]) -> list[list[Any]]:
+    """What a pass would record, without times: equal for equal sources over an equal ledger."""
+    rows = []
+    for seen in looks:
+        for intent in seen.found.reconciled.intents:
+            signature = getattr(intent, "signature", None)
+            stat = None if signature is None else [signature.bytes, signature.mtime_ns, signature.inode, signature.device]
+            rows.append([type(intent).__name__, intent.document.uri, stat])
+    return sorted(rows, key=lambda row: (row[0], row[1]))
+
+
+def _plan_words(plan: Path) -> dict[str, Any]:
+    try:
+        words: dict[str, Any] = json.loads(plan.read_text("utf-8"))
+        if words["v"] != 1:
+            raise ValueError(f"version {words['v']}")
+    except FileNotFoundError as error:
+        raise FolderMissing(path=str(plan)) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise Misuse(f"{plan} is no plan of this Evercurrent ({error}).") from error
+    return words
+
+
+# --- answers ----------------------------------------------------------------------------------------------------
+
+
+def say_summary(call: Call, summary: Summary) -> None:
+    from evercurrent.summary import people_lines
+
+    if call.as_json:
+        say_json(summary.as_json())
+        return
+    for line in people_lines(summary):
+        say(line)
+
+
+def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[str, Any]:
+    from evercurrent.passes import unchanged_forecast
+    from indexer.wiring import planned_builds
+    from store.model import Present
+
+    table = call.config.indexer.embedding
+    collection = catalog.collection(call.home)
+    builds = planned_builds(call.config, collection)
+    regrows = collection is not None and builds != collection.builds
+    if not regrows and not any(isinstance(intent, Present) for seen in looks for intent in seen.found.reconciled.intents):
+        return unchanged_forecast(catalog, looks, collection, table.currency)
+    from evercurrent.planning import forecast
+
+    return forecast(catalog, looks, builds, collection, table, call.clock, call.config.indexer.document_bytes_max).as_json()
+
+
+def forecast_lines(forecast: dict[str, Any]) -> list[str]:
+    documents = [f"{count} {name}" for name, count in forecast["documents"].items() if count]
+    chunks = forecast["chunks"]
+    cost = f", {forecast['cost']:g} {forecast['currency']}" if forecast["cost"] else ""
+    return [
+        "documents: " + (", ".join(documents) or "none"),
+        f"chunks: {chunks['added']} to add, {chunks['kept']} to keep, {chunks['moved']} to move, {chunks['dropped']} to drop",
+        f"to embed: {forecast['embedded']} texts, about {forecast['tokens']} tokens{cost}, about {forecast['seconds_estimate']:g} s",
+    ]
+
+
+@contextmanager
+def progress_bar() -> Iterator[Progress]:
+    """A bar on stderr for people; a line now and then is not worth a log."""
+    if not sys.stderr.isatty():
+        yield lambda _done, _all: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    columns = (TextColumn("indexing"), BarColumn(), MofNCompleteColumn(), TextColumn("documents"), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("indexing", total=None)
+        yield lambda done, everything: bar.update(task, completed=done, total=everything)
+
+
+__all__ = ["HIDDEN", "VERBS", "note"]

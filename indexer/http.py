@@ -1,0 +1,243 @@
+"""The intake's HTTP door: health, readiness, metrics, `settle`, and what the ledger knows of documents. JSON in, JSON out.
+
+Errors are RFC 9457 problem JSON with a stable `code`. Reading the catalog happens off the event loop. Nothing is decided here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, Protocol
+
+import structlog
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from indexer.metrics import EXPOSITION_TYPE
+from store.errors import EvercurrentError, Misuse, Transient, UnknownCollection
+from store.model import CollectionId, CollectionName, DocumentState, DocumentStatus, Namespace, check_uri
+
+log = structlog.get_logger()
+
+PROBLEM_TYPE = "application/problem+json"
+MAIN_COLLECTION = "main"
+"""Always exists: before its first document it is empty, not unknown."""
+PAGE_DOCUMENTS_MAX = 1000
+SETTLE_SECONDS_MAX = 600.0
+LOOK_SECONDS = 0.02
+
+
+class DocumentUnknown(Misuse):
+    code = "unknown_document"
+    sentence = "There is no document {document!r} in collection {collection!r}."
+
+
+class NotSettled(Transient):
+    code = "not_settled"
+    sentence = "Not settled within {seconds:g} seconds: {reasons}."
+
+
+class RequestWrong(Misuse):
+    code = "request_wrong"
+    sentence = "{place}: {reason}"
+
+
+class DocumentsReader(Protocol):
+    """What of the catalog this door reads."""
+
+    def documents(self, home: CollectionId, cursor: str | None = None, limit: int = 1000, states: Sequence[DocumentState] = ()) -> Any: ...
+
+    def status_of(self, document: Any) -> DocumentStatus | None: ...
+
+    def collection(self, home: CollectionId) -> Any: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IntakeReports:
+    """What the process can tell of itself. Each may block: called off the event loop."""
+
+    unready: Callable[[], Sequence[str]]
+    """Reasons against being ready; none: ready."""
+    unsettled: Callable[[], Sequence[str]]
+    """Reasons against being settled; none: every event noticed so far is served."""
+    flush: Callable[[float], None]
+    """Takes every source event before the call into the ledger, waiting at most these seconds."""
+    state: Callable[[], dict[str, Any]]
+    metrics: Callable[[], bytes]
+
+
+def application(catalog: DocumentsReader, reports: IntakeReports) -> FastAPI:
+    app = FastAPI(title="Evercurrent intake", docs_url=None, redoc_url=None)
+    _add_problems(app)
+    _add_reports(app, reports)
+    _add_documents(app, catalog)
+    return app
+
+
+# --- what the process tells of itself ---------------------------------------------------------------------------
+
+
+def _add_reports(app: FastAPI, reports: IntakeReports) -> None:
+    @app.get("/healthz")
+    async def health() -> dict[str, str]:
+        return {"status": "ok"}
+
+    @app.get("/readyz")
+    async def readiness() -> Response:
+        reasons = await asyncio.to_thread(reports.unready)
+        if reasons:
+            return problem(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "Not ready: " + "; ".join(reasons) + ".", reasons=list(reasons))
+        return JSONResponse({"status": "ready"})
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(await asyncio.to_thread(reports.metrics), media_type=EXPOSITION_TYPE)
+
+    @app.get("/v1/state")
+    async def state() -> dict[str, Any]:
+        return await asyncio.to_thread(reports.state)
+
+    @app.post("/v1/settle")
+    async def settle(timeout: float = 30.0) -> dict[str, Any]:
+        seconds = checked_seconds(timeout)
+        reasons = await settled(reports, seconds)
+        if reasons:
+            raise NotSettled(seconds=seconds, reasons="; ".join(reasons))
+        return {"settled": True}
+
+
+async def settled(reports: IntakeReports, seconds_max: float) -> Sequence[str]:
+    """Waits until nothing is left to do for what was noticed before the call; returns what is left when time is out."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + seconds_max
+    await asyncio.to_thread(reports.flush, seconds_max)
+    pause = LOOK_SECONDS
+    while True:
+        reasons = await asyncio.to_thread(reports.unsettled)
+        left = give_up_at - loop.time()
+        if not reasons or left <= 0:
+            return reasons
+        await asyncio.sleep(min(pause, left))
+        pause = min(0.25, pause * 1.5)
+
+
+def checked_seconds(timeout: float) -> float:
+    if not math.isfinite(timeout) or timeout < 0:
+        raise RequestWrong(place="timeout", reason="must be a number of seconds, 0 or more")
+    return min(timeout, SETTLE_SECONDS_MAX)
+
+
+# --- documents --------------------------------------------------------------------------------------------------
+
+
+def _add_documents(app: FastAPI, catalog: DocumentsReader) -> None:
+    @app.get("/v1/collections/{collection}/documents")
+    async def listing(
+        request: Request, collection: str, state: str | None = None, cursor: str | None = None, limit: int = PAGE_DOCUMENTS_MAX
+    ) -> dict[str, Any]:
+        home = home_of(request, collection)
+        states = states_of(state)
+        rows = min(max(1, limit), PAGE_DOCUMENTS_MAX)
+        return await asyncio.to_thread(list_documents, catalog, home, cursor, rows, states)
+
+    @app.get("/v1/collections/{collection}/documents/{uri:path}")
+    async def one(request: Request, collection: str, uri: str) -> dict[str, Any]:
+        home = home_of(request, collection)
+        document = home.document(check_uri(uri))
+        status = await asyncio.to_thread(catalog.status_of, document)
+        if status is None:
+            raise DocumentUnknown(document=uri, collection=collection)
+        return status_json(status)
+
+
+def list_documents(
+    catalog: DocumentsReader, home: CollectionId, cursor: str | None, limit: int, states: Sequence[DocumentState]
+) -> dict[str, Any]:
+    if catalog.collection(home) is None:
+        if home.collection != MAIN_COLLECTION:
+            raise UnknownCollection(collection=home.collection, namespace=home.namespace)
+        return {"documents": [], "cursor": None}
+    page = catalog.documents(home, cursor, limit, states)
+    return {"documents": [status_json(status) for status in page.documents], "cursor": page.cursor}
+
+
+def status_json(status: DocumentStatus) -> dict[str, Any]:
+    """A ledger row as clients get it, here and from `documents --json`."""
+    return {
+        "document": status.document.uri,
+        "state": status.state.value,
+        "code": status.code,
+        "message": status.message,
+        "version": status.indexed_version,
+        "chunks": status.chunks,
+        "wanted_version": status.wanted_version,
+        "attempts": status.attempts,
+        "root": status.root,
+    }
+
+
+def home_of(request: Request, collection: str) -> CollectionId:
+    """With no keys configured the server listens on loopback only, and the header is believed."""
+    namespace = request.headers.get("X-Evercurrent-Namespace") or "default"
+    return CollectionId(Namespace(namespace), CollectionName(collection))
+
+
+def states_of(state: str | None) -> tuple[DocumentState, ...]:
+    if not state:
+        return ()
+    try:
+        return tuple(DocumentState(name) for name in state.split(","))
+    except ValueError as error:
+        raise RequestWrong(place="state", reason=f"there are {', '.join(DocumentState)}") from error
+
+
+# --- problems ---------------------------------------------------------------------------------------------------
+
+
+def _add_problems(app: FastAPI) -> None:
+    @app.exception_handler(EvercurrentError)
+    async def known(_request: Request, error: EvercurrentError) -> Response:
+        return problem(status_for(error), error.code, error.message)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_request: Request, error: RequestValidationError) -> Response:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        return problem(HTTPStatus.UNPROCESSABLE_ENTITY, RequestWrong.code, f"{place}: {first['msg']}")
+
+    @app.exception_handler(HTTPException)
+    async def plain(_request: Request, error: HTTPException) -> Response:
+        status = HTTPStatus(error.status_code)
+        return problem(status, status.name.lower(), str(error.detail), headers=error.headers)
+
+    @app.middleware("http")
+    async def confess(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
+        try:
+            return await answer(request)
+        except Exception as error:
+            log.error("intake_request_failed", path=request.url.path, exc_info=error)
+            return problem(HTTPStatus.INTERNAL_SERVER_ERROR, EvercurrentError.code, EvercurrentError.sentence)
+
+
+def status_for(error: EvercurrentError) -> HTTPStatus:
+    match error:
+        case DocumentUnknown() | UnknownCollection():
+            return HTTPStatus.NOT_FOUND
+        case NotSettled():
+            return HTTPStatus.GATEWAY_TIMEOUT
+        case Misuse():
+            return HTTPStatus.UNPROCESSABLE_ENTITY
+        case Transient():
+            return HTTPStatus.SERVICE_UNAVAILABLE
+        case _:
+            return HTTPStatus.INTERNAL_SERVER_ERROR
+
+
+def problem(status: HTTPStatus, code: str, detail: str, headers: Any = None, **more: Any) -> Response:
+    body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": detail, **more}
+    return JSONResponse(body, status.value, headers=headers, media_type=PROBLEM_TYPE)

@@ -1,0 +1,111 @@
+"""The role `indexer`: watches the registered roots, feeds the queue, keeps time, and answers over HTTP until told to stop.
+
+Each part is a thread of its own; the main thread only waits for a signal and then ends them in order: watching first, so that
+nothing new is noticed, then feeding, then the door. What was not finished is found again by the next start's comparison.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import structlog
+import uvicorn
+from fastapi import FastAPI
+
+from indexer.http import IntakeReports, application
+from indexer.intake import Intake
+from indexer.stopping import Stopping
+from store.broker import find_broker
+from store.clock import Clock
+from store.config import Config, IntakeHttpTable
+from store.errors import BrokerMissing, ConfigWrong, PortTaken
+from store.folder import DataFolder
+from store.ports import Catalog
+
+log = structlog.get_logger()
+
+BACKLOG = 512
+DRAIN_SECONDS_MAX = 5
+LOOK_SECONDS = 2.0
+"""How often roots that were registered meanwhile are looked for."""
+
+Mount = Callable[[FastAPI, Catalog], None]
+Lags = Callable[[Catalog], Mapping[str, int]]
+
+
+def serve(folder: DataFolder, config: Config, clock: Clock, ready: Callable[[int], None], mount: Mount, consumer_lags: Lags) -> int:
+    """Runs the role; `ready` gets the port once requests are accepted. Returns the exit code.
+
+    `mount` adds to the application what this room does not know of; `consumer_lags` tells commits not applied yet, by consumer.
+    Raises PortTaken, ConfigWrong, BrokerMissing, and what opening the catalog raises.
+    """
+    given = config.store.redis_url
+    url = find_broker(folder.path, None if given is None else given.get_secret_value())
+    if url is None:
+        raise BrokerMissing("No queue server runs for this data folder. Start `evercurrent up`, or set REDIS_URL for all roles.")
+    stopping = Stopping()
+    with ExitStack() as stack:
+        listening = stack.enter_context(bound(config.indexer.http))
+        intake = stack.enter_context(Intake(folder, config, url, clock, consumer_lags))
+        app = application(intake.catalog, reports_of(intake))
+        mount(app, intake.catalog)
+        stack.enter_context(served(app, listening))
+        intake.start()
+        ready(listening.getsockname()[1])
+        while not stopping.wait(LOOK_SECONDS):
+            intake.look_for_roots()
+        log.info("indexer_draining")
+        intake.stop()
+    return 0
+
+
+def reports_of(intake: Intake) -> IntakeReports:
+    return IntakeReports(
+        unready=intake.unready,
+        unsettled=intake.unsettled,
+        flush=intake.flush,
+        state=intake.state,
+        metrics=intake.metrics.exposition,
+    )
+
+
+@contextmanager
+def bound(table: IntakeHttpTable) -> Iterator[socket.socket]:
+    """A listening socket on the configured address; port 0 is any free one. Raises PortTaken, ConfigWrong."""
+    if table.host not in LOOPBACK_HOSTS:
+        key = "indexer.http.host"
+        raise ConfigWrong(
+            reason=f"{key}: without API keys a server listens to this machine only; use 127.0.0.1, not {table.host!r}.", key=key
+        )
+    listening = socket.socket(socket.AF_INET6 if ":" in table.host else socket.AF_INET, socket.SOCK_STREAM)
+    with listening:
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((table.host, table.port))
+            listening.listen(BACKLOG)
+        except OSError as error:
+            raise PortTaken(port=table.port, host=table.host, setting="indexer.http.port") from error
+        yield listening
+
+
+LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+@contextmanager
+def served(app: Any, listening: socket.socket) -> Iterator[None]:
+    """Serves `app` in a thread for the block; at its end what is in hand finishes."""
+    settings = uvicorn.Config(
+        app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS_MAX
+    )
+    server = uvicorn.Server(settings)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="intake-http", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        thread.join(DRAIN_SECONDS_MAX + 1)
