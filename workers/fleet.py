@@ -101,6 +101,11 @@ class Fleet:
             self._thread.join()
 
     @property
+    def running(self) -> bool:
+        """False before the start, after the stop, and when the fleet itself broke (its children are dead then)."""
+        return self._thread.is_alive()
+
+    @property
     def pids(self) -> list[int]:
         """Of the children that run now."""
         return [worker.process.pid for worker in self._running()]
@@ -134,7 +139,8 @@ class Fleet:
         now = self._clock.monotonic()
         for post in self._posts:
             if post.worker is None and post.start_at <= now:
-                post.worker = self._start(now)
+                post.worker = worker = self._start(now)
+                log.info("worker_started", worker=worker.process.pid, session=worker.session_id)
 
     def _start(self, now: float) -> Worker:
         session_id = new_session_id(self._clock)
@@ -152,7 +158,6 @@ class Fleet:
         finally:
             os.close(writer)
         self._selector.register(reader, selectors.EVENT_READ)
-        log.info("worker_started", worker=process.pid, session=session_id)
         return Worker(process, session_id, reader, now)
 
     def _seconds_to_next(self) -> float:

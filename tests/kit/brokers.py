@@ -35,14 +35,10 @@ def running_broker(data_folder: Path) -> Iterator[Broker]:
 
 
 @contextmanager
-def child(program: str, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
-    """A Python process running `program`, with its output as a pipe of lines; killed at the end."""
-    process = subprocess.Popen(
-        [sys.executable, "-P", "-c", program, *map(os.fspath, arguments)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])},
-    )
+def child(program: str | Path, *arguments: str | Path) -> Iterator[subprocess.Popen[str]]:
+    """A Python process running `program` (its text, or its file), with its output as a pipe of lines; killed at the end."""
+    told = [program] if isinstance(program, Path) else ["-c", program]
+    process = subprocess.Popen([sys.executable, "-P", *told, *map(os.fspath, arguments)], stdout=subprocess.PIPE, text=True)
     try:
         yield process
     finally:

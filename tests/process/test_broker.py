@@ -102,7 +102,8 @@ def test_a_folder_whose_owner_was_killed_opens_again_with_its_data(tmp_path: Pat
         line_of(owner)
         client = connect(find_broker(tmp_path, None) or "")
         client.set("kept", "yes")
-        kill(owner.pid)
+        owner.kill()
+        owner.wait()
         with running_broker(tmp_path) as broker:
             assert connect(broker.url).get("kept") == b"yes"
 

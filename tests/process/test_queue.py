@@ -145,14 +145,15 @@ def test_sigterm_lets_the_running_job_finish_and_takes_no_other(url: str, queue:
     assert [status(url, waiting), status(url, next_one)] == ["finished", "queued"]
 
 
-def worker_field(url: str, field: bytes) -> bool:
+def worker_field(url: str, field: bytes) -> bytes | None:
     client: Any = connect(url)
-    return any(field in client.hgetall(key) for key in client.smembers("rq:workers"))
+    found = (client.hget(key, field) for key in client.smembers("rq:workers"))
+    return next((value for value in found if value), None)
 
 
 def test_sigterm_ends_an_idle_worker_at_once(url: str, queue: JobQueue, tmp_path: Path) -> None:
     with worker(url, tmp_path) as process:
-        until("it is idle", lambda: connect(url).smembers("rq:workers"))
+        until("it is idle", lambda: worker_field(url, b"state") == b"idle")
         process.send_signal(signal.SIGTERM)
         assert process.wait(10) == 0
 
