@@ -31,7 +31,7 @@ log = structlog.get_logger()
 KEYWORD_ROWS_MAX = 4_096
 """Rows that a rebuild of the keyword index hands over at once."""
 CAUGHT_UP_DOCUMENTS_MAX = 10_000
-"""Changed documents above which the keyword index is filled anew rather than caught up."""
+"""Changed documents above which everything is read anew rather than applied one by one."""
 APPLIERS = 2
 """Threads that apply: a large load holds one, the others' changes go through the other."""
 SWITCHES_MAX = 10
@@ -136,7 +136,7 @@ class Replica:
         """Returns False when the collection switched builds between the reading of `served` and the snapshot."""
         view = self._view
         changed = _changed(snapshot, view.position, self.home) if view is not None and view.build == served else None
-        if view is None or changed is None or view.keywords.position != view.position:
+        if view is None or changed is None or len(changed) > CAUGHT_UP_DOCUMENTS_MAX or view.keywords.position != view.position:
             return self._load(snapshot, served)
         self._apply(view, snapshot, changed)
         return True

@@ -18,6 +18,7 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from retriever.metrics import EXPOSITION_TYPE, RetrieverMetrics, SearchOutcome
 from retriever.query import SearchRequest
@@ -104,10 +105,10 @@ def _told(loop: asyncio.AbstractEventLoop, done: Callable[[], None]) -> Callable
     return tell
 
 
-def application(searcher: Searcher, metrics: RetrieverMetrics, reports: Reports, clock: Clock, pool: SearchPool | None = None) -> FastAPI:
+def application(searcher: Searcher, metrics: RetrieverMetrics, reports: Reports, clock: Clock, pool: SearchPool) -> FastAPI:
     """The retriever's routes over `searcher`. Starts nothing."""
     app = FastAPI(title="Evercurrent retriever", openapi_url="/openapi.json", docs_url=None, redoc_url=None)
-    _serve_searches(app, searcher, metrics, clock, pool or SearchPool())
+    _serve_searches(app, searcher, metrics, clock, pool)
     _serve_reports(app, metrics, reports)
     app.add_exception_handler(EvercurrentError, _problem_of_error)
     app.add_exception_handler(HTTPException, _problem_of_route)
@@ -189,10 +190,13 @@ def _header(request: Request, name: str) -> str:
 
 async def _json_object(request: Request) -> dict[str, Any]:
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > BODY_BYTES_MAX:
-            raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > BODY_BYTES_MAX:
+                raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+    except ClientDisconnect as error:
+        raise BodyRejected(reason="it ended early") from error
     try:
         value = json.loads(body)
     except (ValueError, RecursionError) as error:

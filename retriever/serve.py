@@ -44,11 +44,12 @@ def serve(data: Path, config: Config, ready: Callable[[dict[str, Any]], None]) -
     Raises PortTaken, ConfigWrong, and what opening the catalog raises.
     """
     with bound(config.retriever.http) as listening, opened_parts(data, config) as parts:
-        following = Following(parts, listening.getsockname()[1])
+        following, pool = Following(parts, listening.getsockname()[1]), SearchPool()
         following.start()
         try:
-            run_server(_application(parts, following), listening, lambda port: ready(_told(config, port)))
+            run_server(_application(parts, following, pool), listening, lambda port: ready(_told(config, port)))
         finally:
+            pool.close()
             following.stop()
     return 0
 
@@ -122,7 +123,7 @@ class Following:
 
     def readiness(self) -> Readiness:
         """Ready once every collection known at the start has reached what was the head then."""
-        if not self._stopping.is_set() and not self._thread.is_alive():
+        if self._thread.ident is not None and not self._thread.is_alive():
             return Readiness(("the thread that follows the catalog has ended; restart the retriever",))
         positions = self._parts.replicas.positions()
         late = [home for home in sorted(self._known_at_start) if not _reached(positions.get(home), self._head_at_start)]
@@ -133,13 +134,26 @@ class Following:
         return {"replica": head.seq - self._applied(head).seq}
 
     def _follow(self) -> None:
+        self._attempt(self._warm)
         while not self._stopping.is_set():
-            try:
-                self._parts.replicas.advance_loaded()
-                self._tell()
-            except EvercurrentError as error:
-                log.warning("following_interrupted", code=error.code, reason=error.message)
+            self._attempt(self.follow_once)
             self._listener.wait(POLL_SECONDS)
+
+    def _warm(self) -> None:
+        for collection in self._parts.catalog.collections():
+            self._parts.embedders.warm(collection.served.space)
+
+    def follow_once(self) -> None:
+        """Brings every replica in use to the head and tells the beat."""
+        self._parts.replicas.advance_loaded()
+        self._tell()
+
+    def _attempt(self, step: Callable[[], None]) -> None:
+        """What fails is logged and tried again at the next look; a query that needs it is told by itself."""
+        try:
+            step()
+        except EvercurrentError as error:
+            log.warning("following_interrupted", code=error.code, reason=error.message)
 
     def _tell(self) -> None:
         now = self._parts.clock.monotonic()
@@ -154,9 +168,9 @@ class Following:
         return min((_floor(position, head) for position in self._parts.replicas.positions().values()), default=head)
 
 
-def _application(parts: Parts, following: Following) -> Any:
+def _application(parts: Parts, following: Following, pool: SearchPool) -> Any:
     metrics = RetrieverMetrics(version("evercurrent"))
-    return application(parts.searcher, metrics, Reports(following.readiness, following.lags), parts.clock, SearchPool())
+    return application(parts.searcher, metrics, Reports(following.readiness, following.lags), parts.clock, pool)
 
 
 def _told(config: Config, port: int) -> dict[str, Any]:

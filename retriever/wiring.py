@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,8 +19,11 @@ from store.broker import find_broker
 from store.catalog.sqlite import SqliteCatalog
 from store.clock import Clock, SystemClock
 from store.config import Config, EmbeddingTable
+from store.errors import EmbedderRefused
 from store.folder import DataFolder, prepare_folder
 from store.model import Space, SpaceId
+
+WARMING_TEXT = "evercurrent"
 
 
 class QueryEmbedders:
@@ -38,6 +42,12 @@ class QueryEmbedders:
                 made = self._made[space.space_id] = embedder_of(space, self._table)
             return made
 
+    def warm(self, space: Space) -> None:
+        """Loads what would make the first query slow; asks no service, and leaves what cannot be made for the query to tell."""
+        if space.provider == "local":
+            with contextlib.suppress(EmbedderRefused):
+                self(space).embed_query(WARMING_TEXT)
+
     def close(self) -> None:
         for embedder in self._made.values():
             embedder.close()
@@ -50,6 +60,7 @@ class Parts:
     catalog: CollectionReader
     replicas: Replicas
     searcher: Searcher
+    embedders: QueryEmbedders
     premises: Premises
     bell: Bell
     clock: Clock
@@ -74,7 +85,7 @@ def opened_parts(data: Path, config: Config) -> Iterator[Parts]:
     pause = threading.Event().wait
     try:
         searcher = Searcher(catalog, replicas, embedders, limits_of(config), clock, pause)
-        yield Parts(catalog, replicas, searcher, premises, bell, clock)
+        yield Parts(catalog, replicas, searcher, embedders, premises, bell, clock)
     finally:
         for close in (replicas.close, embedders.close, bell.close, premises.leave, catalog.close):
             close()

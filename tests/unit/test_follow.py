@@ -7,14 +7,20 @@ import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kit.retrieving import MAIN, Library, hashing_space, searching
 
 from retriever.follow import Replica
 from retriever.gate import Gate
+from retriever.premises import RetrieverBeat, beats, claim_premises
+from retriever.serve import BEAT_SECONDS, Following
+from retriever.wiring import Parts, QueryEmbedders
+from store.bell import Bell
 from store.catalog.memory import MemoryCatalog
-from store.clock import SystemClock
+from store.clock import SimulatedClock, SystemClock
+from store.config import EmbeddingTable
 from store.errors import UnknownCollection
 from store.model import CollectionId, CollectionName, Recipe, RecipeId, SpaceId
 from store.ports import Catalog
@@ -27,6 +33,16 @@ def catalog() -> Iterator[Catalog]:
     opened = MemoryCatalog(SystemClock())
     yield opened
     opened.close()
+
+
+class Restored:
+    """Reads whatever catalog stands there now, as a reader does when a backup was put back."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self.catalog = catalog
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.catalog, name)
 
 
 @pytest.fixture
@@ -144,6 +160,81 @@ def test_a_changed_heading_is_found_by_its_new_words_only(catalog: Catalog, repl
         assert view is not None
         assert view.keywords.search("ebb", 10) == []
         assert len(view.keywords.search("flood", 10)) == 1
+
+
+def test_a_catalog_of_another_incarnation_is_read_anew(tmp_path: Path) -> None:
+    restored = Restored(MemoryCatalog(SystemClock()))
+    library = Library(restored.catalog)
+    library.put("tides.md", TIDES)
+    library.put("moon.md", "The moon pulls the sea.")
+    replica = Replica(MAIN, restored, tmp_path / "keywords")
+    replica.advance()
+    restored.catalog = MemoryCatalog(SystemClock())
+    Library(restored.catalog).put("backup.md", "As it was before.")
+    replica.advance()
+    assert held(replica) == {"backup.md": 1}
+    assert replica.position == restored.position()
+    replica.close()
+
+
+def test_keyword_files_of_another_collections_build_are_not_believed(catalog: Catalog, tmp_path: Path) -> None:
+    Library(catalog).put("tides.md", TIDES)
+    other = MemoryCatalog(SystemClock())
+    Library(other).put("other.md", "The tide of another catalog.")
+    stranger = Replica(MAIN, other, tmp_path / "keywords")
+    stranger.advance()
+    stranger.close()
+    replica = Replica(MAIN, catalog, tmp_path / "keywords")
+    replica.advance()
+    assert held(replica) == {"tides.md": 2}
+    replica.close()
+
+
+def test_a_retriever_is_ready_once_known_collections_reach_the_head_of_its_start(catalog: Catalog, tmp_path: Path) -> None:
+    library = Library(catalog)
+    library.put("tides.md", TIDES)
+    with searching(catalog, tmp_path / "keywords") as desk:
+        premises, clock = claim_premises(tmp_path / "retriever"), SimulatedClock()
+        embedders = QueryEmbedders(EmbeddingTable(provider="hashing"))
+        parts = Parts(catalog, desk.replicas, desk.searcher, embedders, premises, Bell(None, clock), clock)
+        following = Following(parts, 8200)
+        (reason,) = following.readiness().reasons
+        assert "main" in reason
+        assert following.lags() == {"replica": 0}
+        desk.ask("tide")
+        assert following.readiness().reasons == ()
+        seq = library.put("moon.md", "The moon pulls the sea.")
+        assert (following.readiness().reasons, following.lags()) == ((), {"replica": 1})
+        following.follow_once()
+        assert following.lags() == {"replica": 0}
+        assert [(beat.port, beat.seq) for beat in beats(tmp_path / "retriever")] == [(8200, seq)]
+        premises.leave()
+
+
+def test_a_beat_that_moved_on_is_told_at_most_so_often(catalog: Catalog, tmp_path: Path) -> None:
+    library = Library(catalog)
+    with searching(catalog, tmp_path / "keywords") as desk:
+        premises, clock = claim_premises(tmp_path / "retriever"), SimulatedClock()
+        embedders = QueryEmbedders(EmbeddingTable(provider="hashing"))
+        following = Following(Parts(catalog, desk.replicas, desk.searcher, embedders, premises, Bell(None, clock), clock), 8200)
+        told = []
+        for _ in range(3):
+            library.put("tides.md", TIDES + f" {catalog.position().seq}")
+            following.follow_once()
+            told.append(beats(tmp_path / "retriever")[0].seq)
+            clock.advance(BEAT_SECONDS * 0.75)
+        assert told == [1, 1, 3]
+        premises.leave()
+
+
+def test_a_folder_is_one_process_alone_and_free_again_when_left(tmp_path: Path) -> None:
+    first, second = claim_premises(tmp_path), claim_premises(tmp_path)
+    assert (first.path, second.path) == (tmp_path, tmp_path / "2")
+    assert [first.beat(RetrieverBeat("retriever", 1, 2, "x", 3)) for _ in range(2)] == [True, False]
+    assert beats(tmp_path) == [RetrieverBeat("retriever", 1, 2, "x", 3)]
+    first.leave()
+    assert beats(tmp_path) == []
+    assert claim_premises(tmp_path).path == tmp_path
 
 
 def test_a_change_waits_for_readers_and_later_readers_wait_for_it() -> None:
