@@ -6,7 +6,6 @@ out. Texts are compressed and layouts encoded before the write lock is taken.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import zlib
 from collections.abc import Collection as Several
@@ -18,7 +17,7 @@ from store.catalog.digest import vector_digest
 from store.catalog.layouts import decode_layout, encode_layout
 from store.catalog.sqlite.database import Database
 from store.catalog.sqlite.keys import collection_row, document_row, marks, next_number, slices, target_build
-from store.catalog.sqlite.ledger import add_tallies, bury, bury_by_key, encode_json, is_visible
+from store.catalog.sqlite.ledger import add_tallies, bury, decode_json, encode_json, is_visible, row_by_key, stay
 from store.catalog.sqlite.sweeping import sweep_catalog
 from store.catalog.tallying import freshness_tallies, outcome_tallies
 from store.model import (
@@ -371,8 +370,8 @@ def text_key(connection: Connection, document_key: int, deflated: bytes) -> int:
 
 def take_away(connection: Connection, moved: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> bool:
     """The renamed document leaves its old uri in the same transaction; an alias keeps citations resolvable."""
-    connection.execute("UPDATE documents SET moved_from = NULL WHERE document_key = ?", (row["document_key"],))
-    bury(connection, moved, collection, now, counted=False)
+    stay(connection, moved)
+    bury(connection, row_by_key(connection, moved["document_key"]), collection, now, counted=False)
     connection.execute(
         "INSERT INTO aliases VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET document_key = excluded.document_key",
         (moved["collection_key"], moved["uri"], row["document_key"]),
@@ -479,8 +478,10 @@ def commit_failed(connection: Connection, outcome: Failed, row: sqlite3.Row, col
     )
     add_tallies(connection, outcome_tallies("failed" if quarantined else "retried", embedded=outcome.embedded))
     if quarantined and not newer and row["moved_from"] is not None:
-        connection.execute("UPDATE documents SET moved_from = NULL WHERE document_key = ?", (row["document_key"],))
-        bury_by_key(connection, row["moved_from"], collection, now)
+        origin = row_by_key(connection, row["moved_from"])
+        stay(connection, origin)
+        bury(connection, origin, collection, now)
+        return Committed(Seq(connection.execute("SELECT seq FROM meta").fetchone()[0]))
     return Committed(None)
 
 
@@ -492,8 +493,3 @@ def commit_vanished(connection: Connection, outcome: Vanished, row: sqlite3.Row,
     bury(connection, row, collection, now)
     after = connection.execute("SELECT seq FROM meta").fetchone()[0]
     return Committed(Seq(after) if after > before else None)
-
-
-def decode_json(encoded: str) -> dict[str, object]:
-    decoded: dict[str, object] = json.loads(encoded)
-    return decoded

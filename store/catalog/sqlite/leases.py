@@ -51,7 +51,7 @@ class SqliteLeases:
         with self._database.write(durable=False) as connection:
             if connection.execute("SELECT 1 FROM sessions WHERE session_id = ?", (session_id,)).fetchone() is None:
                 return []
-            leased = (lease_one(connection, document, session_id, now - lease_seconds) for document in documents)
+            leased = (lease_one(connection, document, session_id, now, lease_seconds) for document in dict.fromkeys(documents))
             return [document for document in leased if document is not None]
 
     def leased(self, now: Instant, lease_seconds: float) -> set[DocumentId]:
@@ -64,16 +64,21 @@ class SqliteLeases:
         return {DocumentId(Namespace(namespace), CollectionName(collection), Uri(uri)) for namespace, collection, uri in rows}
 
 
-def lease_one(connection: sqlite3.Connection, document: DocumentId, session_id: SessionId, silent_since: float) -> LeasedDocument | None:
+def lease_one(
+    connection: sqlite3.Connection, document: DocumentId, session_id: SessionId, now: Instant, lease_seconds: float
+) -> LeasedDocument | None:
     row = document_row(connection, document)
     if row is None or not row["wants_work"]:
         return None
     if row["session_id"] not in (None, session_id):
         holder = connection.execute("SELECT beat_at FROM sessions WHERE session_id = ?", (row["session_id"],)).fetchone()
-        if holder is not None and holder["beat_at"] > silent_since:
+        if holder is not None and holder["beat_at"] > now - row["lease_seconds"]:
             return None
     fence = next_number(connection, "fence")
-    connection.execute("UPDATE documents SET session_id = ?, fence = ? WHERE document_key = ?", (session_id, fence, row["document_key"]))
+    connection.execute(
+        "UPDATE documents SET session_id = ?, lease_seconds = ?, fence = ? WHERE document_key = ?",
+        (session_id, lease_seconds, fence, row["document_key"]),
+    )
     root = connection.execute("SELECT * FROM roots WHERE root_key = ?", (row["root_key"],)).fetchone()
     return LeasedDocument(
         document=document,

@@ -87,7 +87,8 @@ CREATE TABLE documents (
     acl             TEXT,                 -- JSON list
     moved_from      INTEGER,              -- document_key that leaves when this one is committed
     moving_to       INTEGER,              -- document_key whose commit takes this one away
-    session_id      TEXT,                 -- the lease
+    session_id      TEXT,                 -- the lease,
+    lease_seconds   REAL NOT NULL DEFAULT 0, -- free when its session is silent this long
     fence           INTEGER NOT NULL DEFAULT 0,
     UNIQUE (collection_key, uri)
 ) STRICT;
