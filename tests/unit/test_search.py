@@ -198,7 +198,10 @@ def test_an_acl_admits_its_principals_and_a_document_without_one_is_nobodys(cata
     with searching(catalog, tmp_path / "keywords", limits=dataclasses.replace(OPEN_LIMITS, acl=True)) as desk:
 
         def seen(*principals: str) -> list[str]:
-            return sorted(hit.chunk.document.uri for hit in desk.ask("tide", mode=mode, principals=principals).hits)
+            answer = desk.ask("tide", mode=mode, principals=principals, explain=True)
+            assert answer.explain is not None
+            assert answer.explain["ranked"] == len(answer.hits)
+            return sorted(hit.chunk.document.uri for hit in answer.hits)
 
         assert seen() == ["all.md"]
         assert seen("group:x", "user:me") == ["all.md", "mine.md"]
