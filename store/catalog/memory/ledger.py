@@ -275,7 +275,9 @@ def let_leave(tables: Tables, origin: DocumentRow, row: DocumentRow, now: Instan
     tables.stay(origin)
     if row.moved_from is not None and row.moved_from != origin.document:
         tables.bury(tables.documents[row.moved_from], now)
-    row.moved_from, origin.moving_to, origin.wanted = origin.document, row.document, False
+    row.moved_from, origin.moving_to = origin.document, row.document
+    origin.wanted, origin.mark = False, None
+    origin.forget_failures()
     tables.free(origin)
 
 
