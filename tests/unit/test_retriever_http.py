@@ -27,9 +27,10 @@ RIVAL = CollectionId(Namespace("rival"), CollectionName("main"))
 
 
 class SwitchedEmbedder(HashingEmbedder):
-    """Down, or waiting at a latch, when a test says so."""
+    """Down, broken, or waiting at a latch, when a test says so."""
 
     down = False
+    broken = False
     latch: threading.Event | None = None
     arrived = threading.Event()
 
@@ -37,6 +38,8 @@ class SwitchedEmbedder(HashingEmbedder):
         cls = type(self)
         if cls.down:
             raise EmbedderUnavailable(provider="hashing", reason="it is switched off")
+        if cls.broken:
+            raise RuntimeError("a secret detail")
         if cls.latch is not None:
             cls.arrived.set()
             assert cls.latch.wait(10)
@@ -72,7 +75,8 @@ def catalog() -> Iterator[Catalog]:
 def door(catalog: Catalog, tmp_path: Path) -> Iterator[Door]:
     library, reasons = Library(catalog), list[str]()
     library.put("tides.md", "The tide turns at noon.")
-    SwitchedEmbedder.down, SwitchedEmbedder.latch, SwitchedEmbedder.arrived = False, None, threading.Event()
+    SwitchedEmbedder.down, SwitchedEmbedder.broken = False, False
+    SwitchedEmbedder.latch, SwitchedEmbedder.arrived = None, threading.Event()
     pool = SearchPool(threads=1, waiting_max=1)
     with searching(catalog, tmp_path / "keywords", embedder=SwitchedEmbedder, limits=OPEN_LIMITS) as desk:
         reports = Reports(lambda: Readiness(tuple(reasons)), lambda: {"replica": 3})
@@ -130,6 +134,15 @@ def test_an_embedder_that_is_down_is_503_in_dense_and_degrades_hybrid(door: Door
     assert problem(door.send("POST", SEARCH, json={"query": "tide", "mode": "dense"})) == (503, "embedder_unavailable")
     answer = door.send("POST", SEARCH, json={"query": "tide"})
     assert (answer.status_code, answer.json()["degraded"], len(answer.json()["hits"])) == (200, ["dense"], 1)
+
+
+def test_a_fault_of_ours_is_a_problem_without_its_details(door: Door) -> None:
+    SwitchedEmbedder.broken = True
+    answer = door.send("POST", SEARCH, json={"query": "tide"})
+    assert problem(answer) == (500, "internal")
+    assert "secret" not in answer.text
+    SwitchedEmbedder.broken = False
+    assert door.send("POST", SEARCH, json={"query": "tide"}).status_code == 200
 
 
 def test_the_namespace_header_chooses_whose_documents_are_searched(door: Door) -> None:

@@ -223,6 +223,13 @@ def test_hybrid_without_its_embedder_answers_by_keyword_and_says_so(catalog: Cat
             desk.ask("tide", mode="dense")
 
 
+def test_a_cosine_threshold_that_could_not_be_compared_is_named(catalog: Catalog, tmp_path: Path) -> None:
+    Library(catalog).put("tides.md", "The tide turns at noon.")
+    with searching(catalog, tmp_path / "keywords", embedder=DownEmbedder) as desk:
+        answer = desk.ask("tide", min_score=0.99)
+        assert (len(answer.hits), answer.degraded) == (1, ("dense", "min_score"))
+
+
 def test_a_query_that_cannot_be_embedded_is_the_queries_fault(catalog: Catalog, tmp_path: Path) -> None:
     Library(catalog).put("tides.md", "The tide turns at noon.")
     with searching(catalog, tmp_path / "keywords", embedder=PickyEmbedder) as desk, pytest.raises(QueryRejected) as refused:
