@@ -1,6 +1,6 @@
 """Retrieval quality on the shared collections, cut as by default: keyword, dense (`local`) and hybrid, a table or JSON.
 
-`python bench/quality.py [--shape text|markdown] [--weights 0.5,0.6] [--queries-every N] [--cache FILE] SHARED_DATA_FOLDER`
+`python bench/quality.py [--shape text|markdown] [--weights 0.5,0.6] [--queries-every N] [--cache FILE] [--check] SHARED_DATA_FOLDER`
 A document's score is its best chunk's. Vectors are kept in the cache file, so that trying weights costs no embedding.
 """
 
@@ -28,6 +28,10 @@ from store.keywords.tantivy_index import KeywordIndex, KeywordRow
 from store.model import ChunkId, Heading, LoadedText, Position, Seq
 
 SETS = ("xquad-en", "xquad-zh", "cmrc2018-trial", "cranfield")
+KEYWORD_BASELINES = {"cranfield": 0.360, "xquad-en": 0.965, "xquad-zh": 0.964, "cmrc2018-trial": 0.987}
+"""nDCG@10 of bm25s on whole documents: stemmed English, Chinese character bigrams."""
+BELOW_BASELINE_MAX = 0.02
+BELOW_BETTER_PART_MAX = 0.01
 RANK = 10
 FETCH_K = RetrieverTable().fetch_k
 CHUNKS_OF_A_DOCUMENT = 4
@@ -165,8 +169,13 @@ def measure(folder: Path, vectors: Vectors, weights: Iterable[float], shape: str
     figures = {"keyword": quality(judged, cut_documents, keyword), "dense": quality(judged, cut_documents, dense)}
     for weight in weights:
         figures[f"hybrid {weight}"] = quality(judged, cut_documents, hybrid_rankings(dense, keyword, weight))
+    better = max(figures["keyword"].ndcg, figures["dense"].ndcg)
+    missed = [name for name, found in figures.items() if name.startswith("hybrid") and found.ndcg < better - BELOW_BETTER_PART_MAX]
+    if figures["keyword"].ndcg < KEYWORD_BASELINES[judged.name] - BELOW_BASELINE_MAX:
+        missed.append("keyword")
     return {
         "set": judged.name,
+        "missed": missed,
         "shape": shape,
         "documents": len(judged.documents),
         "chunks": len(cut_documents.rows),
@@ -185,14 +194,19 @@ def main() -> None:
     parser.add_argument("--weights", default=str(RetrieverTable().dense_weight))
     parser.add_argument("--queries-every", type=int, default=1)
     parser.add_argument("--cache", type=Path, default=Path(tempfile.gettempdir()) / "evercurrent-bench-vectors.db")
+    parser.add_argument("--check", action="store_true", help="exit 1 when a set misses its baseline or hybrid its better part")
     asked = parser.parse_args()
     vectors = Vectors(asked.cache, embedder_for(EmbeddingTable()))
     weights = [float(weight) for weight in asked.weights.split(",")]
+    missed = False
     for name in SETS:
         measured = measure(asked.folder / name, vectors, weights, asked.shape, asked.queries_every)
         json.dump(measured, sys.stdout)
         print(flush=True)
+        missed = missed or bool(measured["missed"])
     vectors.close()
+    if asked.check and missed:
+        sys.exit(1)
 
 
 if __name__ == "__main__":
