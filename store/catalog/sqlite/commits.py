@@ -7,25 +7,24 @@ out. Texts are compressed and layouts encoded before the write lock is taken.
 from __future__ import annotations
 
 import sqlite3
-import zlib
 from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import assert_never
 
-from store.catalog.digest import vector_digest
-from store.catalog.layouts import decode_layout, encode_layout
+from store.catalog.layouts import decode_layout
+from store.catalog.sqlite.belongings import decode_json
+from store.catalog.sqlite.cuts import PreparedCut, prepare, write_cut
 from store.catalog.sqlite.database import Database
-from store.catalog.sqlite.keys import collection_row, document_row, marks, next_number, slices, target_build
-from store.catalog.sqlite.ledger import add_tallies, bury, decode_json, encode_json, is_visible, row_by_key, stay
+from store.catalog.sqlite.keys import collection_row, document_row, next_number, target_build
 from store.catalog.sqlite.sweeping import sweep_catalog
+from store.catalog.sqlite.tombs import add_tallies, bury, is_visible, row_by_key, stay
+from store.catalog.sqlite.vector_rows import digested, insert_vectors, vector_keys, vector_scope
 from store.catalog.tallying import freshness_tallies, outcome_tallies
 from store.model import (
     Build,
     BuildId,
     Cause,
     ChangeKind,
-    Chunk,
     ChunkRecord,
     CollectionId,
     Committed,
@@ -50,7 +49,6 @@ from store.model import (
 )
 
 Connection = sqlite3.Connection
-ZLIB_LEVEL = 3
 
 
 class SqliteCommits:
@@ -117,67 +115,7 @@ def chunk_records(connection: Connection, document_key: int, build_key: int) -> 
     )
 
 
-# --- vectors ------------------------------------------------------------------------------------------------
-
-
-def vector_scope(connection: Connection, home: CollectionId, space: Space) -> tuple[int, int] | None:
-    """(namespace_key, space_key) that a vector of the collection in this space is stored under."""
-    collection = collection_row(connection, home)
-    row = connection.execute("SELECT space_key FROM spaces WHERE space_id = ?", (space.space_id,)).fetchone()
-    return None if collection is None or row is None else (collection["namespace_key"], row["space_key"])
-
-
-def vector_keys(connection: Connection, scope: tuple[int, int], inputs: Sequence[InputHash]) -> dict[InputHash, int]:
-    keys: dict[InputHash, int] = {}
-    for part in slices(inputs):
-        rows = connection.execute(
-            f"SELECT input_hash, vector_key FROM vectors WHERE namespace_key = ? AND space_key = ? AND input_hash IN ({marks(part)})",
-            (*scope, *part),
-        )
-        keys.update((input_hash, vector_key) for input_hash, vector_key in rows)
-    return keys
-
-
-def digested(vectors: Mapping[InputHash, bytes]) -> list[tuple[InputHash, bytes, int]]:
-    return [(input_hash, vector, vector_digest(vector)) for input_hash, vector in vectors.items()]
-
-
-def insert_vectors(
-    connection: Connection, scope: tuple[int, int], rows: Sequence[tuple[InputHash, bytes, int]], staged_by: SessionId | None
-) -> int:
-    """Returns how many were new. Running it twice is harmless: the first vector of an input stays."""
-    before = connection.total_changes
-    connection.executemany(
-        "INSERT INTO vectors (namespace_key, space_key, input_hash, vector, digest, staged_by) VALUES (?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT DO NOTHING",
-        [(*scope, input_hash, vector, digest, staged_by) for input_hash, vector, digest in rows],
-    )
-    return connection.total_changes - before
-
-
 # --- committing ---------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class PreparedCut:
-    """The parts of a cut that take computing, made before the write lock."""
-
-    cut: Cut
-    layout: bytes
-    text: bytes
-    metadata: str
-    vectors: list[tuple[InputHash, bytes, int]]
-
-
-def prepare(outcome: Outcome) -> tuple[PreparedCut, ...]:
-    if not isinstance(outcome, Indexed):
-        return ()
-    deflated: dict[str, bytes] = {}
-    cuts = []
-    for cut in outcome.cuts:
-        text = deflated.setdefault(cut.text, zlib.compress(cut.text.encode("utf-8"), ZLIB_LEVEL))
-        cuts.append(PreparedCut(cut, encode_layout(cut.layout), text, encode_json(cut.metadata), digested(cut.vectors)))
-    return tuple(cuts)
 
 
 def carry_out(connection: Connection, session_id: SessionId, outcome: Outcome, prepared: tuple[PreparedCut, ...], now: Instant) -> Verdict:
@@ -305,67 +243,6 @@ def _keys_of_cut(connection: Connection, scope: tuple[int, int], ready: Prepared
     needed = [input_hash for input_hash in {chunk.input_hash for chunk in ready.cut.plan.born} if input_hash not in brought]
     keys = vector_keys(connection, scope, needed)
     return keys if len(keys) == len(needed) else None
-
-
-def write_cut(
-    connection: Connection,
-    outcome: Indexed,
-    ready: PreparedCut,
-    row: sqlite3.Row,
-    keys: Mapping[InputHash, int],
-    seq: int,
-    now: Instant,
-) -> None:
-    """Chunks die and are born, the old version row dies, the new one is born: all at `seq`."""
-    cut, document_key = ready.cut, row["document_key"]
-    for part in slices(cut.plan.drop):
-        connection.execute(
-            f"UPDATE chunks SET died = ? WHERE document_key = ? AND build_key = ? AND died IS NULL AND chunk_id IN ({marks(part)})",
-            (seq, document_key, cut.build_id, *part),
-        )
-    connection.executemany(
-        "INSERT INTO chunks (document_key, build_key, chunk_id, text_hash, occurrence, input_hash, vector_key, born)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        [_chunk_row(chunk, document_key, cut.build_id, keys[chunk.input_hash], seq) for chunk in cut.plan.born],
-    )
-    connection.execute(
-        "UPDATE versions SET died = ? WHERE document_key = ? AND build_key = ? AND died IS NULL", (seq, document_key, cut.build_id)
-    )
-    connection.execute(
-        "INSERT INTO versions (document_key, build_key, version, born, title, media_type, language, metadata, content_hash, layout,"
-        " text_key, indexed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-        (
-            document_key,
-            cut.build_id,
-            outcome.version,
-            seq,
-            cut.title,
-            cut.media_type,
-            cut.language,
-            ready.metadata,
-            outcome.content_hash,
-            ready.layout,
-            text_key(connection, document_key, ready.text),
-            now,
-        ),
-    )
-
-
-def _chunk_row(chunk: Chunk, document_key: int, build_key: int, vector_key: int, seq: int) -> tuple[object, ...]:
-    input_hash = None if bytes(chunk.input_hash) == bytes(chunk.text_hash) else chunk.input_hash
-    return document_key, build_key, chunk.chunk_id, chunk.text_hash, chunk.occurrence, input_hash, vector_key, seq
-
-
-def text_key(connection: Connection, document_key: int, deflated: bytes) -> int:
-    """The text's row: the one of the document's latest version when it is the same (another build, only metadata changed)."""
-    last = connection.execute(
-        "SELECT t.text_key, t.text FROM versions v JOIN texts t USING (text_key) WHERE v.document_key = ?"
-        " ORDER BY v.version_key DESC LIMIT 1",
-        (document_key,),
-    ).fetchone()
-    if last is not None and last["text"] == deflated:
-        return int(last["text_key"])
-    return int(connection.execute("INSERT INTO texts (text) VALUES (?) RETURNING text_key", (deflated,)).fetchone()[0])
 
 
 def take_away(connection: Connection, moved: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> bool:

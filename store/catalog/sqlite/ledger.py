@@ -12,22 +12,21 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
+from store.catalog.sqlite.belongings import encode_json, give_belongings, permit
 from store.catalog.sqlite.database import Database
 from store.catalog.sqlite.keys import (
     document_row,
-    home_of,
     need_collection,
     next_number,
     root_of,
     target_build,
 )
-from store.catalog.tallying import outcome_tallies
-from store.catalog.visible import with_own_metadata
+from store.catalog.sqlite.moves import find_moved, move
+from store.catalog.sqlite.tombs import add_tallies, bury, stay
 from store.errors import Misuse
 from store.model import (
     Absent,
     Cause,
-    ChangeKind,
     CollectionId,
     CollectionName,
     DocumentId,
@@ -36,7 +35,6 @@ from store.model import (
     Ignored,
     Instant,
     Intent,
-    Metadata,
     Namespace,
     PendingDocument,
     Present,
@@ -229,7 +227,7 @@ def record_present(connection: Connection, intent: Present, now: Instant, batch:
     before = Belongings(row["own_metadata"], row["acl"])
     if old is not None:
         before = _belongings_of(batch, intent, old)
-        move(connection, old, row, collection, now, batch)
+        move(connection, old, row, collection, now, batch.targets)
     version = notice(connection, row, root_key, intent, before)
     permit(connection, row, collection, before.acl if intent.acl is None else json.dumps(intent.acl), now)
     return version
@@ -292,122 +290,6 @@ def notice(connection: Connection, row: sqlite3.Row, root_key: int, intent: Pres
         ),
     )
     return Version(version)
-
-
-# --- metadata and permissions -------------------------------------------------------------------------------
-
-
-def give_belongings(connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, intent: Present, now: Instant) -> None:
-    """Metadata and permissions of a document whose content stays. What is served changes at once; a worker that was handed the
-    metadata before is refused and reads it again."""
-    before = decode_json(row["own_metadata"])
-    if intent.metadata is not None and dict(intent.metadata) != before:
-        connection.execute(
-            "UPDATE documents SET own_metadata = ? WHERE document_key = ?", (encode_json(intent.metadata), row["document_key"])
-        )
-        if row["session_id"] is not None:
-            free(connection, row["document_key"])
-        if row["indexed_version"] >= row["wanted_version"]:
-            rewrite_metadata(connection, row, collection, before, intent.metadata, now)
-    if intent.acl is not None:
-        permit(connection, row, collection, json.dumps(intent.acl), now)
-
-
-def rewrite_metadata(
-    connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, before: Metadata, after: Metadata, now: Instant
-) -> None:
-    """The same version with other metadata is born: text, layout and chunks stay."""
-    seq = log_metadata(connection, row, collection, now)
-    columns = "document_key, build_key, version, title, media_type, language, content_hash, layout, text_key, indexed_at"
-    for version in connection.execute(
-        "SELECT version_key, metadata FROM versions WHERE document_key = ? AND died IS NULL", (row["document_key"],)
-    ).fetchall():
-        merged = encode_json(with_own_metadata(decode_json(version["metadata"]), before, after))
-        connection.execute("UPDATE versions SET died = ? WHERE version_key = ?", (seq, version["version_key"]))
-        connection.execute(
-            f"INSERT INTO versions ({columns}, born, metadata) SELECT {columns}, ?, ? FROM versions WHERE version_key = ?",
-            (seq, merged, version["version_key"]),
-        )
-
-
-def permit(connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, acl: str | None, now: Instant) -> None:
-    if acl == row["acl"]:
-        return
-    connection.execute("UPDATE documents SET acl = ? WHERE document_key = ?", (acl, row["document_key"]))
-    if is_visible(connection, row["document_key"]):
-        log_metadata(connection, row, collection, now)
-
-
-def log_metadata(connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> int:
-    seq = next_number(connection, "seq")
-    connection.execute(
-        "INSERT INTO changes (seq, at, kind, collection_key, document_key, version) VALUES (?, ?, ?, ?, ?, ?)",
-        (seq, now, ChangeKind.METADATA, collection["collection_key"], row["document_key"], row["indexed_version"]),
-    )
-    return seq
-
-
-# --- moves --------------------------------------------------------------------------------------------------
-
-
-def find_moved(connection: Connection, intent: Present) -> sqlite3.Row | None:
-    """The ledger's row of what was renamed; None when nothing was, or when the old name is not known to hold anything."""
-    if intent.moved_from is None or intent.moved_from == intent.document:
-        return None
-    old = document_row(connection, intent.moved_from)
-    return old if old is not None and (old["wanted"] or old["moving_to"] is not None) else None
-
-
-def move(connection: Connection, old: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant, batch: Batch) -> None:
-    """Lets `row` take over what `old` shows; a chain a -> b -> c collapses to a -> c.
-
-    A batch is simultaneous: a uri that the same batch wants present (a swap, a rotation) stays, and the move is a copy, which
-    costs no embedding either.
-    """
-    home = home_of(connection, collection["collection_key"])
-    if home.document(old["uri"]) in batch.targets:
-        return
-    if old["moved_from"] is not None:
-        start = row_by_key(connection, old["moved_from"])
-        stay(connection, start)
-        bury(connection, row_by_key(connection, old["document_key"]), collection, now)
-        let_leave(connection, start, row_by_key(connection, row["document_key"]), collection, now)
-    elif is_visible(connection, old["document_key"]):
-        let_leave(connection, old, row_by_key(connection, row["document_key"]), collection, now)
-    else:
-        bury(connection, old, collection, now)
-
-
-def let_leave(connection: Connection, origin: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> None:
-    """`origin` stays served and wants nothing until the commit of `row` takes it away. What `row` waited for before leaves now."""
-    stay(connection, origin)
-    if row["moved_from"] not in (None, origin["document_key"]):
-        bury(connection, row_by_key(connection, row["moved_from"]), collection, now)
-    connection.execute("UPDATE documents SET moved_from = ? WHERE document_key = ?", (origin["document_key"], row["document_key"]))
-    connection.execute(
-        "UPDATE documents SET wanted = 0, wants_work = 0, moving_to = ?, state = served_state, code = NULL, message = NULL"
-        " WHERE document_key = ?",
-        (row["document_key"], origin["document_key"]),
-    )
-    free(connection, origin["document_key"])
-
-
-def stay(connection: Connection, row: sqlite3.Row) -> None:
-    """The document does not leave for another uri any more: the other one becomes a copy."""
-    connection.execute("UPDATE documents SET moved_from = NULL WHERE moved_from = ?", (row["document_key"],))
-    connection.execute("UPDATE documents SET moving_to = NULL WHERE document_key = ?", (row["document_key"],))
-
-
-def free(connection: Connection, document_key: int) -> None:
-    """Makes any lease on the document worthless."""
-    connection.execute(
-        "UPDATE documents SET fence = ?, session_id = NULL WHERE document_key = ?", (next_number(connection, "fence"), document_key)
-    )
-
-
-def row_by_key(connection: Connection, document_key: int) -> sqlite3.Row:
-    row: sqlite3.Row = connection.execute("SELECT * FROM documents WHERE document_key = ?", (document_key,)).fetchone()
-    return row
 
 
 # --- deletions and the others -------------------------------------------------------------------------------
@@ -478,68 +360,3 @@ def settle_state(connection: Connection, document_key: int, target: int) -> None
         " state = CASE WHEN wanted_version > indexed_version THEN 'pending' ELSE served_state END WHERE document_key = ?2",
         (target, document_key),
     )
-
-
-def is_visible(connection: Connection, document_key: int) -> bool:
-    row = connection.execute("SELECT 1 FROM versions WHERE document_key = ? AND died IS NULL LIMIT 1", (document_key,)).fetchone()
-    return row is not None
-
-
-def bury(connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, now: Instant, *, counted: bool = True) -> Version:
-    """The deletion of a document, and of the one it waits to be moved from: rows die, the tombstone outranks work in flight."""
-    stay(connection, row)
-    if row["moved_from"] is not None:
-        connection.execute("UPDATE documents SET moving_to = NULL WHERE document_key = ?", (row["moved_from"],))
-    version = entomb(connection, row["document_key"])
-    if is_visible(connection, row["document_key"]):
-        seq = next_number(connection, "seq")
-        dropped = die(connection, row["document_key"], seq, int(collection["served_build"]))
-        connection.execute(
-            "INSERT INTO changes (seq, at, kind, collection_key, document_key, version, dropped) VALUES (?, ?, ?, ?, ?, ?, ?)",
-            (seq, now, ChangeKind.DELETED, collection["collection_key"], row["document_key"], version, dropped),
-        )
-        if counted:
-            add_tallies(connection, outcome_tallies("deleted"))
-    if row["moved_from"] is not None:
-        bury(connection, row_by_key(connection, row["moved_from"]), collection, now)
-    return version
-
-
-def entomb(connection: Connection, document_key: int) -> Version:
-    """Makes the ledger row a tombstone; what is visible of the document is the caller's business."""
-    version = next_number(connection, "version")
-    connection.execute(
-        "UPDATE documents SET wanted = 0, wanted_version = ?1, indexed_version = ?1, wants_work = 0, state = 'deleted',"
-        " served_state = NULL, attempts = 0, retry_at = NULL, code = NULL, message = NULL, bytes = NULL, mtime_ns = NULL,"
-        " inode = NULL, device = NULL, proven = 0, content_hash = NULL, wanted_hash = NULL, own_metadata = NULL, acl = NULL,"
-        " moved_from = NULL, moving_to = NULL WHERE document_key = ?2",
-        (version, document_key),
-    )
-    free(connection, document_key)
-    return Version(version)
-
-
-def die(connection: Connection, document_key: int, seq: int, served_build: int) -> int:
-    """All that is visible of the document dies at `seq`; returns how many chunks of the served build."""
-    connection.execute("UPDATE versions SET died = ? WHERE document_key = ? AND died IS NULL", (seq, document_key))
-    dropped = connection.execute(
-        "SELECT count(*) FROM chunks WHERE document_key = ? AND died IS NULL AND build_key = ?", (document_key, served_build)
-    ).fetchone()[0]
-    connection.execute("UPDATE chunks SET died = ? WHERE document_key = ? AND died IS NULL", (seq, document_key))
-    return int(dropped)
-
-
-def add_tallies(connection: Connection, tallies: Iterable[Tally]) -> None:
-    connection.executemany(
-        "INSERT INTO tallies (name, labels, value) VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET value = value + excluded.value",
-        [(tally.name, json.dumps(tally.labels), tally.value) for tally in tallies if tally.value],
-    )
-
-
-def encode_json(metadata: Metadata) -> str:
-    return json.dumps(dict(metadata), ensure_ascii=False, sort_keys=True, separators=(",", ":"))
-
-
-def decode_json(encoded: str | None) -> dict[str, object]:
-    decoded: dict[str, object] = {} if encoded is None else json.loads(encoded)
-    return decoded

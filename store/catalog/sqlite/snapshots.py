@@ -47,21 +47,21 @@ _VERSIONS = (
 
 
 class DecodedVersions:
-    """Decoded document versions by key: rows never change once written, so nothing is ever stale."""
+    """Decoded document versions by (key, born): a row never changes once written, and a key that is used again is born later."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[int, VisibleDocument] = OrderedDict()
+        self._kept: OrderedDict[tuple[int, int], VisibleDocument] = OrderedDict()
         self._characters = 0
         self._lock = Lock()
 
-    def get(self, version_key: int) -> VisibleDocument | None:
+    def get(self, version_key: tuple[int, int]) -> VisibleDocument | None:
         with self._lock:
             document = self._kept.get(version_key)
             if document is not None:
                 self._kept.move_to_end(version_key)
             return document
 
-    def keep(self, version_key: int, document: VisibleDocument) -> None:
+    def keep(self, version_key: tuple[int, int], document: VisibleDocument) -> None:
         with self._lock:
             if version_key in self._kept:
                 return
@@ -221,18 +221,18 @@ class SqliteSnapshot:
     def _held_by(self, document_key: int, build_key: int, home: CollectionId) -> tuple[VisibleDocument, bool] | None:
         """The document's visible version, and whether its source is known to hold something newer."""
         light = self._connection.execute(
-            "SELECT v.version_key, v.version, d.wanted_version, d.acl FROM versions v JOIN documents d USING (document_key)"
+            "SELECT v.version_key, v.born, d.indexed_version, d.wanted_version, d.acl FROM versions v JOIN documents d USING (document_key)"
             " WHERE v.document_key = ? AND v.build_key = ? AND v.died IS NULL",
             (document_key, build_key),
         ).fetchone()
         if light is None:
             return None
-        document = self._decoded.get(light["version_key"])
+        document = self._decoded.get((light["version_key"], light["born"]))
         if document is None or document.acl != decode_acl(light["acl"]):
             row = self._connection.execute(f"{_VERSIONS} WHERE v.version_key = ?", (light["version_key"],)).fetchone()
             document = self._document(row, home)
-            self._decoded.keep(light["version_key"], document)
-        return document, light["wanted_version"] > light["version"]
+            self._decoded.keep((light["version_key"], light["born"]), document)
+        return document, light["wanted_version"] > light["indexed_version"]
 
     def _chunk(self, chunk_id: ChunkId, held: tuple[VisibleDocument, bool] | None) -> VisibleChunk | None:
         if held is None:
