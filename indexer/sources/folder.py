@@ -63,6 +63,8 @@ class Scan:
     refusals: tuple[Refusal, ...] = ()
     links: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Uris of links to a file, by the uri of the file they show."""
+    ignore_files: Mapping[str, Signature] = field(default_factory=dict)
+    """The ignore files in force, by folder: another set of them is another set of documents."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +112,15 @@ def root_alive(root: Root) -> bool:
     return root_state(root) is RootState.ALIVE
 
 
+def anchor_identity(root: Root) -> tuple[int, int] | None:
+    """Device and inode of what stands at the root's path now; None: nothing."""
+    try:
+        seen = os.stat(_anchor(root))
+    except OSError:
+        return None
+    return seen.st_dev, seen.st_ino
+
+
 def _anchor(root: Root) -> str:
     """The folder whose presence says that the root is alive: a single file may be deleted, its folder tells."""
     return os.path.dirname(root.path) if root.kind is SourceKind.FILE else root.path
@@ -131,10 +142,9 @@ class Folder:
     # --- all of it ---
 
     def scan(self, scope: str = "") -> Scan:
-        state = root_state(self.root)
-        if state is RootState.ABSENT:
-            return Scan(scope, {}, state, None)
-        anchor = os.stat(_anchor(self.root))
+        state, anchor = root_state(self.root), anchor_identity(self.root)
+        if state is RootState.ABSENT or anchor is None:
+            return Scan(scope, {}, RootState.ABSENT, None)
         walk = _Walk(self, self.root.prefix)
         walk.run(scope)
         if state is RootState.ALIVE and not (scope or walk.found or walk.faults) and self.root.kind is SourceKind.FOLDER:
@@ -142,7 +152,7 @@ class Folder:
         if any(fault.uri == "" for fault in walk.faults):
             state = RootState.ABSENT
         links = {uri: tuple(names) for uri, names in walk.links.items()}
-        return Scan(scope, walk.found, state, anchor.st_dev, anchor.st_ino, tuple(walk.faults), tuple(walk.refusals), links)
+        return Scan(scope, walk.found, state, *anchor, tuple(walk.faults), tuple(walk.refusals), links, walk.ignore_files)
 
     # --- one of it ---
 
@@ -230,6 +240,7 @@ class _Walk:
         self.faults: list[ScanFault] = []
         self.refusals: list[Refusal] = []
         self.links: dict[str, list[str]] = {}
+        self.ignore_files: dict[str, Signature] = {}
 
     def run(self, scope: str) -> None:
         root = self._folder.root
@@ -265,7 +276,7 @@ class _Walk:
 
     def _take(self, folder: str, entries: list[os.DirEntry[str]], folders: list[str]) -> None:
         if any(entry.name == IGNORE_FILE for entry in entries):
-            self._folder.read_ignore_file(folder[:-1])
+            self._take_ignore_file(folder)
         patterns = self._folder.patterns if self._folder.patterns.decide_anything else None
         found, uri_folder = self.found, self._uri(folder) if folder else self._prefix
         for entry in entries:
@@ -289,6 +300,12 @@ class _Walk:
             except OSError as error:
                 if error.errno not in _GONE:
                     self.faults.append(ScanFault(uri_folder + uri_of_path(name), error.strerror or "it cannot be read"))
+
+    def _take_ignore_file(self, folder: str) -> None:
+        seen = self._folder.follow(self._base + folder + IGNORE_FILE)
+        if seen is not None:
+            self.ignore_files[folder] = seen
+            self._folder.read_ignore_file(folder[:-1])
 
     def _take_link(self, uri: str, path: str) -> None:
         target = os.path.realpath(path)

@@ -6,8 +6,8 @@ changed stays cheap.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Iterable
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -37,14 +37,20 @@ def reconcile_root(
     claims: Callable[[str], bool],
     rules: Rules | None = None,
     scope: str = "",
+    leave_out: Container[str] = (),
 ) -> Pass:
     """Scans `root` (or the uri `scope` of it), compares with `sightings`, hashes where stat does not decide.
 
-    Take the `sightings` of the same scope. What they do not know yet is new: recording the intents twice is harmless.
+    Take the `sightings` of the same scope. What they do not know yet is new: recording the intents twice is harmless. Documents of
+    `leave_out` are passed over, as if neither side had them.
     """
     folder = Folder(root, rules or Rules())
     scan = folder.scan(scope)
-    comparison = compare(sightings, looked(scan), claims, folder.excludes)
+    seen = looked(scan)
+    if leave_out:
+        sightings = [sighting for sighting in sightings if sighting.uri not in leave_out]
+        seen = replace(seen, found={uri: signature for uri, signature in scan.found.items() if uri not in leave_out})
+    comparison = compare(sightings, seen, claims, folder.excludes)
     reconciled = settle_hashes(root, comparison, hash_documents(root, comparison, clock), clock.now())
     _tell(root, scan, reconciled)
     return Pass(scan, reconciled)
