@@ -135,7 +135,7 @@ class Replica:
     def _advance_to(self, snapshot: Snapshot, served: Build) -> bool:
         """Returns False when the collection switched builds between the reading of `served` and the snapshot."""
         view = self._view
-        changed = _changed(snapshot, view.position, self.home) if view is not None and view.build == served else None
+        changed = _changed(snapshot, view.position, self.home) if view is not None else None
         if view is None or changed is None or len(changed) > CAUGHT_UP_DOCUMENTS_MAX or view.keywords.position != view.position:
             return self._load(snapshot, served)
         self._apply(view, snapshot, changed)

@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ from store.clock import SimulatedClock, SystemClock
 from store.config import EmbeddingTable
 from store.errors import UnknownCollection
 from store.model import CollectionId, CollectionName, Recipe, RecipeId, SpaceId
-from store.ports import Catalog
+from store.ports import Catalog, Snapshot
 
 TIDES = "# Tides\n\nThe tide turns at noon.\n\nA spring tide follows the new moon."
 
@@ -43,6 +44,22 @@ class Restored:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.catalog, name)
+
+
+class Switching:
+    """Serves the growing build from the moment right before the first snapshot is taken."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Snapshot]:
+        self._catalog.switch(MAIN, SystemClock().now())
+        with self._catalog.snapshot() as snapshot:
+            yield snapshot
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._catalog, name)
 
 
 @pytest.fixture
@@ -148,6 +165,33 @@ def test_a_switched_build_is_loaded_anew(catalog: Catalog, replica: Replica) -> 
         assert view is not None
         assert view.build.space == other
     assert held(replica) == {"tides.md": 2}
+
+
+def test_a_build_switched_while_it_is_loaded_is_never_taken_for_the_other(catalog: Catalog, tmp_path: Path) -> None:
+    library = Library(catalog)
+    library.put("tides.md", TIDES)
+    other = dataclasses.replace(hashing_space(), space_id=SpaceId("another"))
+    catalog.ensure_collection(MAIN, Recipe(RecipeId("paragraphs")), other)
+    library.put("tides.md", TIDES)
+    replica = Replica(MAIN, Switching(catalog), tmp_path / "keywords")
+    replica.advance()
+    with replica.reading() as view:
+        assert view is not None
+        assert view.build.space == other
+    assert held(replica) == {"tides.md": 2}
+    replica.close()
+
+
+def test_keywords_that_lost_their_position_are_filled_anew(catalog: Catalog, replica: Replica) -> None:
+    library = Library(catalog)
+    library.put("tides.md", TIDES)
+    replica.advance()
+    with replica.reading() as view:
+        assert view is not None
+        view.keywords.clear()
+    library.put("moon.md", "The moon pulls the sea.")
+    replica.advance()
+    assert held(replica) == {"tides.md": 2, "moon.md": 1}
 
 
 @pytest.mark.parametrize(
