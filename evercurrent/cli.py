@@ -12,11 +12,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import typer
-from typer._click.exceptions import ClickException
-
 from evercurrent import verbs_look, verbs_mend, verbs_run, verbs_sync
-from evercurrent.call import DATA_DEFAULT, verb
+from evercurrent.call import DATA_DEFAULT
+from evercurrent.command_line import Interrupted, run_command
 from evercurrent.say import complain, speak_utf8
 from store.errors import CatalogFull, EvercurrentError, Misuse
 from store.folder import DataFolder
@@ -27,20 +25,11 @@ EXIT_FINDINGS = 1
 EXIT_MISUSE = 2
 EXIT_UNFINISHED = 3
 
-
-def build_app() -> typer.Typer:
-    app = typer.Typer(
-        name="evercurrent",
-        help="Keeps a retrieval index level with its documents.",
-        no_args_is_help=True,
-        add_completion=False,
-        pretty_exceptions_enable=False,
-        rich_markup_mode=None,
-    )
-    for module in (verbs_sync, verbs_look, verbs_mend, verbs_run):
-        for name, function in module.VERBS.items():
-            app.command(name, hidden=name in module.HIDDEN)(verb(function))
-    return app
+GROUPS = (verbs_sync, verbs_look, verbs_mend, verbs_run)
+VERBS = {name: function for group in GROUPS for name, function in group.VERBS.items()}
+HIDDEN = frozenset().union(*(group.HIDDEN for group in GROUPS))
+COMMANDS = tuple(name for name in VERBS if name not in HIDDEN)
+"""Every command that people may use."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -50,12 +39,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     speak_utf8()
     log_to_stderr()
     try:
-        return int(typer.main.get_command(build_app()).main(given, prog_name="evercurrent", standalone_mode=False) or 0)
-    except ClickException as error:
-        return complain("misuse", error.format_message(), EXIT_MISUSE, as_json)
+        return run_command(VERBS, HIDDEN, given)
     except EvercurrentError as error:
         return complain(error.code, error.message, EXIT_MISUSE if isinstance(error, Misuse) else EXIT_UNFINISHED, as_json)
-    except (KeyboardInterrupt, typer.Abort):
+    except (KeyboardInterrupt, Interrupted):
         return complain("interrupted", "Interrupted; run it again to finish.", EXIT_UNFINISHED, as_json)
     except BrokenPipeError:
         _close_stdout()

@@ -7,9 +7,8 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from evercurrent.call import Call
+from evercurrent.command_line import Argument, Option
 from evercurrent.say import for_people, say, say_json, say_table
 from evercurrent.verbs_sync import read
 from store.errors import Misuse, QueryRejected
@@ -22,11 +21,11 @@ SNIPPET_CHARS_MAX = 240
 
 def search(
     call: Call,
-    query: Annotated[str, typer.Argument(metavar="QUERY")],
-    k: Annotated[int, typer.Option("-k", help="How many hits.")] = 10,
-    mode: Annotated[str, typer.Option("--mode", help="hybrid, dense or keyword.")] = "hybrid",
-    min_score: Annotated[float | None, typer.Option("--min-score", help="Leave out hits below this score.")] = None,
-    filter: Annotated[str | None, typer.Option("--filter", help="Which chunks, as JSON.")] = None,
+    query: Annotated[str, Argument(metavar="QUERY")],
+    k: Annotated[int, Option("-k", help="How many hits.")] = 10,
+    mode: Annotated[str, Option("--mode", help="hybrid, dense or keyword.")] = "hybrid",
+    min_score: Annotated[float | None, Option("--min-score", help="Leave out hits below this score.")] = None,
+    filter: Annotated[str | None, Option("--filter", help="Which chunks, as JSON.")] = None,
 ) -> int:
     """Searches: through the running retriever, else by opening the catalog."""
     from evercurrent.searching import search_json
@@ -44,7 +43,7 @@ def search(
 
 def status(
     call: Call,
-    wait: Annotated[float | None, typer.Option("--wait", help="Wait up to this many seconds until everything is settled.")] = None,
+    wait: Annotated[float | None, Option("--wait", help="Wait up to this many seconds until everything is settled.")] = None,
 ) -> int:
     """Shows state and lag."""
     from evercurrent.state import await_idle, state_json, state_lines
@@ -64,9 +63,9 @@ def status(
 
 def documents(
     call: Call,
-    state: Annotated[list[str] | None, typer.Option("--state", help="Only documents in this state; may be repeated.")] = None,
-    cursor: Annotated[str | None, typer.Option("--cursor", help="Where the page before ended.")] = None,
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Rows at most; all of them when not given.")] = None,
+    state: Annotated[list[str] | None, Option("--state", help="Only documents in this state; may be repeated.")] = None,
+    cursor: Annotated[str | None, Option("--cursor", help="Where the page before ended.")] = None,
+    limit: Annotated[int | None, Option("--limit", min=1, help="Rows at most; all of them when not given.")] = None,
 ) -> int:
     """Lists the documents with state and reason."""
     from evercurrent.passes import all_documents
@@ -93,8 +92,8 @@ def documents(
 
 def export(
     call: Call,
-    vectors: Annotated[bool, typer.Option("--vectors", help="With each chunk's vector (base64 of float32).")] = False,
-    no_version: Annotated[bool, typer.Option("--no-version", help="Without versions, to compare two builds of one state.")] = False,
+    vectors: Annotated[bool, Option("--vectors", help="With each chunk's vector (base64 of float32).")] = False,
+    no_version: Annotated[bool, Option("--no-version", help="Without versions, to compare two builds of one state.")] = False,
 ) -> int:
     """Writes all visible chunks as JSON lines, sorted by document and ordinal."""
     from evercurrent.exporting import export_lines

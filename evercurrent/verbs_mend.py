@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from evercurrent.call import Call
+from evercurrent.command_line import Argument
 from evercurrent.say import note, say, say_json, say_table
 from evercurrent.verbs_sync import opened, progress_bar, read, role_arguments
 from store.errors import Misuse
@@ -31,7 +30,7 @@ def quarantine(call: Call) -> int:
     return 0
 
 
-def retry(call: Call, documents: Annotated[list[str] | None, typer.Argument(metavar="[DOCUMENT]...", show_default=False)] = None) -> int:
+def retry(call: Call, documents: Annotated[list[str] | None, Argument(metavar="[DOCUMENT]...", show_default=False)] = None) -> int:
     """Puts quarantined documents (all, or those named) back to work and waits for what becomes of them."""
     from evercurrent.passes import all_documents, await_settled
     from evercurrent.state import document_json

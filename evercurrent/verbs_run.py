@@ -8,9 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
-from evercurrent.call import Call, Paths
+from evercurrent.call import Call
+from evercurrent.command_line import Option, Paths
 from evercurrent.lifeline import Lifeline
 from evercurrent.say import say, say_json
 from evercurrent.verbs_sync import opened, record_roots, role_arguments, targets_for
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
 
     from store.ports import Catalog
 
-ReadyFd = Annotated[int | None, typer.Option("--ready-fd", hidden=True)]
+ReadyFd = Annotated[int | None, Option("--ready-fd", hidden=True)]
 
 
 def up(call: Call, paths: Paths = None) -> int:

@@ -9,10 +9,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from evercurrent.call import Call, Paths
-from evercurrent.say import note, say, say_json
+from evercurrent.call import Call
+from evercurrent.command_line import Option, Paths
+from evercurrent.say import say, say_json
 from store.errors import ConfigWrong, FolderMissing, Misuse
 
 if TYPE_CHECKING:
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from store.ports import Catalog
 
 
-def init(call: Call, force: Annotated[bool, typer.Option("--force", help="Replace the file that is there.")] = False) -> int:
+def init(call: Call, force: Annotated[bool, Option("--force", help="Replace the file that is there.")] = False) -> int:
     """Writes a commented configuration."""
     from evercurrent.config_text import commented_config
     from store.config import CONFIG_FILE
@@ -42,7 +41,7 @@ def init(call: Call, force: Annotated[bool, typer.Option("--force", help="Replac
 def sync(
     call: Call,
     paths: Paths = None,
-    plan: Annotated[Path | None, typer.Option("--plan", help="Carry out this plan, unless the source moved since.")] = None,
+    plan: Annotated[Path | None, Option("--plan", help="Carry out this plan, unless the source moved since.")] = None,
 ) -> int:
     """Brings the index level with the folders: one pass, then done."""
     from evercurrent.passes import await_settled, look, mark, pending_of, record, summarize
@@ -75,7 +74,7 @@ def sync(
 def plan(
     call: Call,
     paths: Paths = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Keep the plan, for `sync --plan FILE`.")] = None,
+    out: Annotated[Path | None, Option("--out", help="Keep the plan, for `sync --plan FILE`.")] = None,
 ) -> int:
     """Shows what sync would do; embeds nothing, writes nothing."""
     from evercurrent.passes import look
@@ -242,6 +241,3 @@ def progress_bar() -> Iterator[Progress]:
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("indexing", total=None)
         yield lambda done, everything: bar.update(task, completed=done, total=everything)
-
-
-__all__ = ["HIDDEN", "VERBS", "note"]

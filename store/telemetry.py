@@ -20,6 +20,7 @@ import structlog
 LOG_BYTES_MAX = 8 * 1024 * 1024
 FIELD_CHARS_MAX = 2_000
 TRACE_CHARS_MAX = 16_000
+LIST_VALUES_MAX = 50
 
 _NEVER_LOGGED = frozenset({"text", "texts", "content", "body", "api_key", "password", "authorization", "vector", "vectors", "query"})
 _URL_PASSWORD = re.compile(r"(?<=://)[^/@\s]*@")
@@ -57,6 +58,8 @@ def _clean_trace(trace: Any) -> str:
 def _clean_value(value: Any) -> Any:
     if isinstance(value, bool | int | float) or value is None:
         return value
+    if isinstance(value, list | tuple):
+        return [_clean_value(one) for one in value[:LIST_VALUES_MAX]]
     text = without_password(value if isinstance(value, str) else str(value))
     return text if len(text) <= FIELD_CHARS_MAX else text[:FIELD_CHARS_MAX] + "…"
 
