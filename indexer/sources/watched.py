@@ -15,6 +15,7 @@ from indexer.ignore import IGNORE_FILE, Rules
 from indexer.sources.folder import Folder, Scan, anchor_identity
 from indexer.sources.polling import events_between, is_same_root
 from indexer.sources.reconciling import Pass, reconcile_root
+from indexer.sources.whereabouts import Whereabouts
 from store.clock import Clock
 from store.config import WatchTable
 from store.model import Absent, Cause, Ignored, Instant, Intent, Present, Root, Signature, Urgency
@@ -41,6 +42,7 @@ class WatchedRoot:
         self._folder = Folder(root, rules)
         self._state: State = {}
         self._told_ignored: set[str] = set()
+        self._whereabouts = Whereabouts()
         self.next_due_at: float | None = None
 
     @property
@@ -66,6 +68,7 @@ class WatchedRoot:
         sightings = self._ledger.sightings(self.root)
         found: Pass = reconcile_root(self.root, sightings, self._clock, self._claims, self._rules, leave_out=self._state)
         self.last_scan = found.scan
+        self._whereabouts = Whereabouts({uri: seen for uri, seen in found.scan.found.items() if uri not in self._state})
         self.held_reason = found.reconciled.held.reason if found.reconciled.held else None
         if found.scan.root_state in (RootState.ABSENT, RootState.OTHER_DEVICE):
             self.held_reason = self.held_reason or str(found.scan.root_state)
@@ -182,25 +185,32 @@ class WatchedRoot:
 
     def _intents(self, change: Change, now: float, urgency: Urgency) -> Iterator[Intent]:
         noticed_at = Instant(self._clock.now() - max(0.0, now - change.first_at))
-        signature = self._folder.look(change.uri)
-        moved_from = change.moved_from
-        if moved_from is not None and (signature is None or not self._claims(change.uri) or not self._moves(moved_from)):
-            yield from self._intents(Change(moved_from, False, False, change.first_at), now, urgency)
-            moved_from = None
+        document, signature = self.root.home.document(change.uri), self._folder.look(change.uri)
+        moved_from = self._moved_from(change, signature)
+        if change.moved_from is not None and change.moved_from != moved_from:
+            yield from self._intents(Change(change.moved_from, False, False, change.first_at), now, urgency)
         if signature is None:
+            if not self._whereabouts.has_left(change.uri):
+                yield Absent(document, Cause.DELETED, noticed_at)
             self._told_ignored.discard(change.uri)
-            yield Absent(self.root.home.document(change.uri), Cause.DELETED, noticed_at)
         elif not self._claims(change.uri):
             yield from self._ignored(change.uri, signature, noticed_at)
         else:
             cause = Cause.MOVED if moved_from is not None else Cause.CREATED if change.created else Cause.MODIFIED
             source = self.root.home.document(moved_from) if moved_from is not None else None
-            document = self.root.home.document(change.uri)
             yield Present(document, self.root.name, cause, noticed_at, urgency, signature=signature, moved_from=source)
+        self._whereabouts.note(change.uri, signature)
+        if moved_from is not None:
+            self._whereabouts.leave(moved_from)
 
-    def _moves(self, uri: str) -> bool:
-        """Whether a document can have moved away from `uri`: it was indexable, and nothing stands there now."""
-        return self._claims(uri) and self._folder.look(uri) is None
+    def _moved_from(self, change: Change, signature: Signature | None) -> str | None:
+        """Where the document stood before: as events say, or the file itself; only if it was indexable and nothing is there now."""
+        if signature is None or not self._claims(change.uri):
+            return None
+        old = change.moved_from or self._whereabouts.before(signature)
+        if old is None or old == change.uri or not self._claims(old) or self._folder.look(old) is not None:
+            return None
+        return old
 
     def _ignored(self, uri: str, signature: Signature, noticed_at: Instant) -> Iterator[Intent]:
         """Told once: a log file that no loader claims may change for ever."""

@@ -230,6 +230,20 @@ def test_a_rename_is_one_move(stage: Stage) -> None:
 
 
 @MODES
+def test_a_document_moved_into_a_new_folder_is_one_move(stage: Stage) -> None:
+    for number in range(10):
+        stage.write(f"{number}.md", f"{number}")
+    stage.start()
+    stage.settle()
+    for number in range(10):
+        (stage.folder / f"new{number}").mkdir()
+        (stage.folder / f"{number}.md").rename(stage.folder / f"new{number}/{number}.md")
+    told = stage.settle()
+    assert stage.moves(told) == [(f"{number}.md", f"new{number}/{number}.md") for number in range(10)]
+    assert not any(isinstance(intent, Absent) for intent in told)
+
+
+@MODES
 def test_a_case_only_rename_leaves_one_document(stage: Stage) -> None:
     path = stage.write("Readme.md", "R")
     stage.start()
