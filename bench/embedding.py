@@ -16,32 +16,7 @@ from indexer.embedding.port import Embedder
 from indexer.embedding.wiring import embedder_for
 from store.config import EmbeddingTable
 
-CHINESE_WORDS = [
-    "我们",
-    "可以",
-    "使用",
-    "系统",
-    "文件",
-    "配置",
-    "端口",
-    "服务器",
-    "重新",
-    "启动",
-    "索引",
-    "文档",
-    "更新",
-    "删除",
-    "用户",
-    "权限",
-    "数据",
-    "备份",
-    "恢复",
-    "时间",
-    "需要",
-    "如果",
-    "然后",
-    "检查",
-]
+CHINESE = "我们可以使用系统文件配置端口服务器重新启动索引文档更新删除用户权限数据备份恢复时间需要如果然后检查，。"
 
 
 def english(chars: int, generator: random.Random) -> str:
@@ -52,8 +27,8 @@ def english(chars: int, generator: random.Random) -> str:
 
 
 def chinese(chars: int, generator: random.Random) -> str:
-    words = (generator.choice(CHINESE_WORDS) + ("，" if generator.random() < 0.15 else "") for _ in range(chars))
-    return "".join(words)[:chars]
+    starts = (generator.randrange(len(CHINESE) - 2) for _ in range(chars // 2))
+    return "".join(CHINESE[start : start + 2] for start in starts)
 
 
 def chunks_of(chars: int, count: int) -> dict[str, list[str]]:

@@ -99,6 +99,12 @@ def test_a_wrong_answer_is_the_providers_fault_and_transient(server: EmbeddingSe
         embedder(server).embed_documents(["a", "b"])
 
 
+def test_a_missing_vector_is_noticed_without_indexes_too(server: EmbeddingServer) -> None:
+    server.behaviour.one_too_few = server.behaviour.without_index = True
+    with pytest.raises(EmbedderAnswerWrong, match="1 vectors for 2 texts"):
+        embedder(server).embed_documents(["a", "b"])
+
+
 def test_one_vector_that_is_not_finite_is_left_out_and_the_others_stay(server: EmbeddingServer) -> None:
     server.behaviour.not_finite = (1,)
     vectors = embedder(server).embed_documents(["a", "b", "c"])

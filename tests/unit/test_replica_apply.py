@@ -90,6 +90,8 @@ class ReplicaFollowsADictionary(RuleBasedStateMachine):
     def search(self, seed: int, k: int, keys: set[int]) -> None:
         view = self.block.view()
         assert view.search(vector(seed), k) == expected_hits(self.model, vector(seed), k)
+        everything = np.ones(len(view.document_keys), dtype=np.bool_)
+        assert view.search(vector(seed), k, everything) == expected_hits(self.model, vector(seed), k)
         assert view.search(vector(seed), k, view.mask_of(keys)) == expected_hits(self.model, vector(seed), k, keys)
 
     @invariant()

@@ -110,7 +110,8 @@ def test_under_a_mask_the_top_k_is_that_of_the_masked_rows(make: Make, share: fl
     view = block_of(rows).view()
     for query in queries_for(rows, generator, 8):
         mask = generator.random(2500) < share
-        assert view.search(query.tobytes(), 10, mask) == brute_force(rows, query, 10, np.flatnonzero(mask))
+        k = int(generator.choice([1, 3, 10]))
+        assert view.search(query.tobytes(), k, mask) == brute_force(rows, query, k, np.flatnonzero(mask))
 
 
 def test_thousands_of_queries_over_several_segments_agree() -> None:
@@ -151,6 +152,18 @@ def test_simsimd_and_numpy_scan_to_equal_dots() -> None:
     kernel.scan(codes, query, by_simsimd)
     kernel.scan_numpy(codes, query, by_numpy)
     np.testing.assert_array_equal(by_simsimd, by_numpy)
+
+
+@pytest.mark.parametrize("dimensions", [384, 1040, 1041, 4096])
+def test_dots_of_the_largest_codes_are_whole_numbers_rounded_once(dimensions: int) -> None:
+    generator = np.random.default_rng(5)
+    codes = generator.integers(120, 128, (50, dimensions), dtype=np.int8)
+    query = kernel.Query(np.zeros(dimensions), codes[0], 1.0, 0.0)
+    expected = (codes.astype(np.int64) @ codes[0].astype(np.int64)).astype(np.float32)
+    for scan in (kernel.scan, kernel.scan_numpy):
+        dots = np.empty(50, np.float32)
+        scan(codes, query, dots)
+        np.testing.assert_array_equal(dots, expected)
 
 
 @pytest.mark.parametrize("make", MAKERS, ids=lambda make: make.__name__)
