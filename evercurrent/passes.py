@@ -112,13 +112,25 @@ def summarize(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look],
     )
 
 
-def unchanged_forecast(catalog: Catalog, looks: Sequence[Look], collection: Collection | None, currency: str) -> dict[str, Any]:
+def still_failed(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look]) -> int:
+    """Quarantined documents of the targets that this pass would not try again: a sync reports them, too."""
+    tried = {intent.document for seen in looks for intent in seen.found.reconciled.intents}
+    statuses = statuses_of(catalog, home, [seen.target for seen in looks], (DocumentState.QUARANTINED,))
+    return sum(status.document not in tried for status in statuses)
+
+
+def unchanged_forecast(
+    catalog: Catalog, looks: Sequence[Look], collection: Collection | None, failed: int, currency: str
+) -> dict[str, Any]:
     """What `plan` says when nothing would be read: documents that only leave cost nothing."""
     leaving = [intent.document for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
     recorded = [] if collection is None or not leaving else catalog.recorded([(document, collection.served) for document in leaving])
     visible = [one for one in recorded if one.version]
     documents = DocumentNumbers(
-        unchanged=sum(seen.claimed for seen in looks), deleted=len(visible), ignored=sum(seen.ignored for seen in looks)
+        unchanged=max(0, sum(seen.claimed for seen in looks) - failed),
+        deleted=len(visible),
+        failed=failed,
+        ignored=sum(seen.ignored for seen in looks),
     )
     return {
         "documents": numbers_json(documents),

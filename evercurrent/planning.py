@@ -92,9 +92,13 @@ def forecast(
     table: EmbeddingTable,
     clock: Clock,
     bytes_max: int,
+    still_failed: int = 0,
 ) -> Forecast:
-    """What recording the looks' intents would lead to. `builds` are those that would be served or growing then."""
-    count = _Count()
+    """What recording the looks' intents would lead to. `builds` are those that would be served or growing then.
+
+    `still_failed`: quarantined documents that would not be tried again.
+    """
+    count = _Count(failed=still_failed)
     presents = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Present)]
     roots = {seen.target.root.name: seen.target.root for seen in looks}
     for start in range(0, len(presents), DOCUMENTS_A_READ):

@@ -82,6 +82,7 @@ def summary_of(
         if status.state is DocumentState.QUARANTINED
     )
     added, updated, moved, deleted = _fates(rows)
+    changed = {row.document for row in rows if row.kind is ChangeKind.INDEXED}
     moved_chunks = sum(row.moved for row in rows)
     documents = DocumentNumbers(
         added=added,
@@ -90,7 +91,7 @@ def summary_of(
         moved=moved,
         deleted=deleted,
         failed=len(failures),
-        empty=sum(status.state is DocumentState.EMPTY for status in statuses),
+        empty=len(changed & {status.document for status in statuses if status.state is DocumentState.EMPTY}),
         ignored=ignored,
     )
     chunks = ChunkNumbers(

@@ -202,19 +202,20 @@ def say_summary(call: Call, summary: Summary) -> None:
 
 
 def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[str, Any]:
-    from evercurrent.passes import unchanged_forecast
+    from evercurrent.passes import still_failed, unchanged_forecast
     from indexer.wiring import planned_builds
     from store.model import Present
 
     table = call.config.indexer.embedding
     collection = catalog.collection(call.home)
     builds = planned_builds(call.config, collection)
+    failed = 0 if collection is None else still_failed(catalog, call.home, looks)
     regrows = collection is not None and builds != collection.builds
     if not regrows and not any(isinstance(intent, Present) for seen in looks for intent in seen.found.reconciled.intents):
-        return unchanged_forecast(catalog, looks, collection, table.currency)
+        return unchanged_forecast(catalog, looks, collection, failed, table.currency)
     from evercurrent.planning import forecast
 
-    return forecast(catalog, looks, builds, collection, table, call.clock, call.config.indexer.document_bytes_max).as_json()
+    return forecast(catalog, looks, builds, collection, table, call.clock, call.config.indexer.document_bytes_max, failed).as_json()
 
 
 def forecast_lines(forecast: dict[str, Any]) -> list[str]:

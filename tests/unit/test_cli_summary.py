@@ -67,6 +67,10 @@ def test_an_empty_document_counts_as_added_and_empty() -> None:
     assert found.documents == DocumentNumbers(added=1, empty=1)
 
 
+def test_a_document_that_was_empty_before_is_merely_unchanged() -> None:
+    assert summary([], (status("e.md", DocumentState.EMPTY),), claimed=1).documents == DocumentNumbers(unchanged=1)
+
+
 def test_a_quarantined_document_is_failed_with_its_reason_and_not_unchanged() -> None:
     bad = status("bad.md", DocumentState.QUARANTINED, "text_undecodable", "No text.")
     found = summary([], (bad,), claimed=3)
