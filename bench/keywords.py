@@ -87,7 +87,7 @@ class TantivyAlone:
         self._index.reload()
 
     def search(self, query: str) -> object:
-        parsed = self._index.parse_query(query, ["text"])
+        parsed, _ = self._index.parse_query_lenient(query, ["text"])
         return self._index.searcher().search(parsed, K, count=False).hits
 
 

@@ -30,8 +30,8 @@ FORMAT_VERSION = 1
 DEAD_SHARE_MAX = 0.1
 """tantivy counts dead rows in its statistics: from this share on the live ones are written anew, so that scores stay true."""
 QUERY_TERMS_MAX = 256
-ALLOWED_PUSHED_MAX = 1_000
-"""A smaller set of allowed chunks goes into the query itself; a larger one is asked hit by hit."""
+ALLOWED_PUSHED_MAX = 100
+"""A smaller set of allowed chunks goes into the query itself (about 40 us a chunk); a larger one is asked hit by hit."""
 SPARE_HITS = 16
 WRITER_BYTES = 32_000_000
 POSITION_FILE = "position.json"
