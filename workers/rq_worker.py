@@ -31,6 +31,8 @@ WORKER_SECONDS = 20
 BEAT_SECONDS = 10
 """Between signs of life of a running job; RQ gives up on it 60 s after a missed one."""
 MAINTENANCE_SECONDS = 60
+RESTART_RETRIES = 16
+"""About three seconds: a broker that restarts in the middle of a job does not cost the warm process."""
 CHATTER_SECONDS = 1.0
 """Between jobs RQ tells that it lives and asks whether it is suspended, each in its own round trips: once a second is enough."""
 
@@ -52,7 +54,7 @@ def run_worker(url: str, name: str, clock: Clock, after_job: Callable[[], None] 
 
 
 def open_worker(url: str, name: str, clock: Clock, after_job: Callable[[], None] | None = None) -> WarmWorker:
-    connection = connect(url, answer_seconds_max=None)  # RQ sets a patience longer than its blocking pop
+    connection = connect(url, answer_seconds_max=None, retries=RESTART_RETRIES)  # RQ sets a patience longer than its blocking pop
     queue = Queue(QUEUE_NAME, connection=connection, serializer=JSONSerializer)
     worker = WarmWorker(
         [queue],
@@ -72,6 +74,8 @@ class WarmWorker(SimpleWorker):  # type: ignore[misc]
     """RQ's SimpleWorker with the timings of a worker that forks: its running job shows signs of life, so that a dead one is missed soon."""
 
     log_result_lifespan = False
+    max_connection_wait_time = 1.0
+    """An idle worker comes back within a second of the broker, however long that was away."""
     _clock: Clock
     _after_job: Callable[[], None] | None = None
     _last_beat = 0.0

@@ -1,4 +1,7 @@
-"""A process with a fleet, to be killed by tests: `python fleet_owner.py URL FOLDER COUNT`. Prints `ready PID PID …`, then waits."""
+"""A process with a fleet, to be killed by tests: `python fleet_owner.py URL FOLDER COUNT`. Prints `ready PID PID …`, then waits.
+
+Its children beat so seldom that only the kernel can end them in time.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,8 @@ WORKER = Path(__file__).parent / "worker_child.py"
 
 def main(url: str, folder: str, count: int) -> None:
     log_to_stderr()
-    fleet = Fleet([sys.executable, "-P", str(WORKER), url, folder], count, SystemClock(), lambda _pid, _session: None)
+    command = [sys.executable, "-P", str(WORKER), url, folder]
+    fleet = Fleet(command, count, SystemClock(), lambda _pid, _session: None, lease_seconds=6_000)
     fleet.start()
     while fleet.ready < count:
         threading.Event().wait(0.005)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+import threading
 from pathlib import Path
 
 import pytest
@@ -229,6 +230,20 @@ def test_bell_and_listener_find_a_broker_that_was_restarted(tmp_path: Path) -> N
             return "again" in listener.wait(0.2)
 
         until("a ring is heard again", heard)
+
+
+def test_a_listener_wakes_once_when_rings_may_have_been_missed(tmp_path: Path) -> None:
+    with running_broker(tmp_path) as broker:
+        listener = Bell(broker.url, SystemClock()).listen(Topic.COMMIT)
+        listener.wait(5)
+        first = broker.server_pid
+        assert first is not None
+        kill(first)
+        listener.wait(0.1)
+        woken = threading.Thread(target=listener.wait, args=(600,), daemon=True)
+        woken.start()
+        woken.join(10)
+        assert not woken.is_alive()
 
 
 def parent_of(pid: int) -> int:

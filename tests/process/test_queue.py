@@ -93,6 +93,7 @@ def test_jobs_pushed_first_wait_before_all_others_in_their_own_order(queue: JobQ
     bulk = queue.push([nudge("bulk")])
     first = queue.push([nudge("a"), nudge("b")], first=True)
     assert list(queue.queued_jobs()) == [*first, *bulk]
+    assert list(queue.queued_jobs().values()) == [(named("a"),), (named("b"),), (named("bulk"),)]
 
 
 def test_a_foreign_job_in_the_queue_names_no_document(url: str, queue: JobQueue) -> None:

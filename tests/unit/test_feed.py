@@ -100,6 +100,12 @@ def test_an_idle_queue_gives_every_worker_something_when_there_is_enough(pending
     assert len(plan_feed(pending, (), limits, 0)) >= min(limits.workers, len(unique), limits.jobs_ahead)
 
 
+def test_a_namespace_with_a_thousand_does_not_keep_another_ones_document_waiting() -> None:
+    pending = [*many(1000, Urgency.BULK, "large"), *many(2, Urgency.BULK, "small")]
+    (nudge,) = plan_feed(pending, (), FeedLimits(1, 6, 1), 0)
+    assert [document.namespace for document in nudge.documents] == ["large", "small", "large", "small", "large", "large"]
+
+
 def test_a_lone_save_goes_alone() -> None:
     nudge = Nudge((named("a"),), Cause.MODIFIED, Urgency.FRESH)
     assert plan_feed([wanted("a")], (), FeedLimits(2), 0) == (nudge,)
@@ -262,8 +268,9 @@ def test_a_later_save_does_not_overtake_an_earlier_one() -> None:
 
 def test_a_backlog_behind_documents_in_flight_is_reached() -> None:
     setting = Setting(many(40, Urgency.BULK), FeedLimits(workers=1, job_documents_max=4, jobs_ahead=2, jobs_reserved=0))
-    for now in range(20):
+    for now in range(9):
         setting.look(now)
-        if setting.queue.jobs:
-            setting.leases |= set(setting.queue.take())
+        assert len(setting.queue.jobs) == 2
+        setting.leases |= set(setting.queue.take())
+    setting.leases |= set(setting.queue.take())
     assert setting.leases == {row.document for row in setting.pending}
