@@ -8,10 +8,9 @@ Nothing here answers a query, and nothing is written but the keyword files.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
@@ -19,11 +18,12 @@ import structlog
 
 from retriever.facts import DocumentFacts, facts_of, headings_in
 from retriever.gate import Gate
+from retriever.view import View
 from store.clock import Clock
 from store.errors import CursorLapsed, ReplicaBehind, UnknownCollection
 from store.keywords.tantivy_index import KeywordIndex, KeywordRow, folder_of
-from store.model import Build, ChunkId, Collection, CollectionId, DocumentId, Position, Uri, VisibleDocument
-from store.ports import CatalogReader, RecordedVector, Snapshot
+from store.model import Build, ChunkId, Collection, CollectionId, DocumentId, Position, VisibleDocument
+from store.ports import CatalogReader, Snapshot
 from store.vectors.replica import Block
 
 log = structlog.get_logger()
@@ -44,39 +44,6 @@ class CollectionReader(CatalogReader, Protocol):
     def collection(self, home: CollectionId) -> Collection | None: ...
 
     def collections(self) -> list[Collection]: ...
-
-
-@dataclass(slots=True)
-class View:
-    """All that one query needs, at one position. Valid while it is being read; only the replica changes it, when nobody reads."""
-
-    position: Position
-    build: Build
-    vectors: Block
-    keywords: KeywordIndex
-    documents: dict[Uri, DocumentFacts]
-    owners: dict[ChunkId, Uri] = field(default_factory=dict)
-    """The document of every visible chunk, those without a vector included."""
-    keys: dict[ChunkId, int] = field(default_factory=dict)
-    """The number by which a mask over the vectors names a chunk; never given twice."""
-    keys_given: int = 0
-
-    def admit(self, facts: DocumentFacts) -> None:
-        self.forget(facts.document.uri)
-        self.documents[facts.document.uri] = facts
-        self.owners.update(dict.fromkeys(facts.chunk_fields, facts.document.uri))
-
-    def forget(self, uri: Uri) -> None:
-        if (before := self.documents.pop(uri, None)) is not None:
-            for chunk_id in before.chunk_fields:
-                del self.owners[chunk_id]
-
-    def keyed(self, rows: Iterable[RecordedVector]) -> Iterator[tuple[ChunkId, int, bytes]]:
-        """The rows as the block takes them, each under a new key."""
-        for row in rows:
-            self.keys_given += 1
-            self.keys[row.chunk_id] = self.keys_given
-            yield row.chunk_id, self.keys_given, row.vector
 
 
 def covers(at: Position | None, head: Position) -> bool:
@@ -152,13 +119,8 @@ class Replica:
         with self._gate.changing():
             view.keywords.apply(snapshot.position, gone, reworded)
             view.vectors.apply(gone, list(view.keyed(born)))
-            for chunk_id in gone:
-                view.keys.pop(chunk_id, None)
             for document in changed:
-                if (now := facts.get(document.uri)) is not None:
-                    view.admit(now)
-                else:
-                    view.forget(document.uri)
+                view.replace(document.uri, facts.get(document.uri))
             view.position = snapshot.position
 
     # --- everything is read --------------------------------------------------------------------------------------
@@ -170,7 +132,7 @@ class Replica:
         view = View(snapshot.position, served, Block(self.home, served.space.dimensions), self._open_keywords(served), {})
         view.vectors.load(view.keyed(snapshot.vectors(self.home)))
         for document in snapshot.documents(self.home):
-            view.admit(facts_of(document))
+            view.replace(document.document.uri, facts_of(document))
         if self._served() != served:
             return False
         level_keywords(view.keywords, snapshot, self.home, len(view.owners))

@@ -5,19 +5,22 @@ Works on one view at one position and reads no catalog; what of it is still true
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, assert_never
 
 from retriever.facts import DocumentFacts, permits
 from retriever.filters import Predicate, compile_filter
-from retriever.follow import View
 from retriever.fuse import fuse
 from retriever.query import Mode
-from store.model import ChunkId
+from retriever.view import Admitted, View
+from store.model import ChunkId, Uri
 
-Allowed = set[ChunkId] | None
+Allowed = Admitted | None
 """Chunks that may be ranked; None: all."""
+ADMISSIONS_MAX = 16
+"""Admissions kept for the next query at the same position; more begin anew."""
 Scored = list[tuple[ChunkId, float]]
 """Best first."""
 
@@ -35,6 +38,10 @@ class Admission:
 
     def permits(self, acl: Collection[str] | None) -> bool:
         return self.principals is None or permits(acl, self.principals)
+
+    @property
+    def key(self) -> object:
+        return json.dumps(self.filter, sort_keys=True), self.principals
 
     def predicate(self) -> Predicate:
         return compile_filter(self.filter)
@@ -78,16 +85,26 @@ class Ranking:
     """Stage by stage, for `explain`."""
 
 
-def admitted(documents: Mapping[Any, DocumentFacts], admission: Admission) -> Allowed:
+def admitted(view: View, admission: Admission) -> Allowed:
     """The chunks that may be ranked."""
     if admission.is_open:
         return None
+    known = view.admissions.get(admission.key)
+    if known is None:
+        chunks = admitted_chunks(view.documents, admission)
+        if len(view.admissions) >= ADMISSIONS_MAX:
+            view.admissions.clear()
+        known = view.admissions[admission.key] = Admitted(chunks, view.mask_of(chunks))
+    return known
+
+
+def admitted_chunks(documents: Mapping[Uri, DocumentFacts], admission: Admission) -> frozenset[ChunkId]:
     matches, named = admission.predicate(), fields_named(admission.filter)
     chunks: set[ChunkId] = set()
     for facts in documents.values():
         if admission.permits(facts.acl):
             chunks.update(_matching(facts, matches, named))
-    return chunks
+    return frozenset(chunks)
 
 
 def _matching(facts: DocumentFacts, matches: Predicate, named: frozenset[str]) -> Iterable[ChunkId]:
@@ -137,18 +154,19 @@ def _by_both(view: View, asked: Asked, allowed: Allowed, depth: int) -> Ranking:
     dense_is_whole, keyword_is_whole = len(dense) < fetch, len(keyword) < fetch
     rest_is_low = asked.min_score is not None and len(dense) == fetch and dense[-1][1] < asked.min_score
     if not dense_is_whole:
-        dense = dense + _by_vector(view, asked, only_keyword := _missing(keyword, dense), len(only_keyword))
+        dense = dense + _by_vector(view, asked, only_keyword := _missing(view, keyword, dense), len(only_keyword.chunks))
     if not keyword_is_whole:
-        keyword = keyword + _by_keywords(view, asked, only_dense := _missing(dense, keyword), len(only_dense))
+        keyword = keyword + _by_keywords(view, asked, only_dense := _missing(view, dense, keyword), len(only_dense.chunks))
     fused = fuse(dense, keyword, dense_weight=asked.dense_weight, k=len(dense) + len(keyword))
     good = _reaching(asked, [Candidate(hit.chunk_id, hit.score, hit.dense, hit.keyword) for hit in fused])
     exhausted = (rest_is_low or (dense_is_whole and keyword_is_whole)) and len(good) <= depth
     return Ranking(good[:depth], exhausted, len(fused) - len(good), counts)
 
 
-def _missing(found: Scored, elsewhere: Scored) -> set[ChunkId]:
+def _missing(view: View, found: Scored, elsewhere: Scored) -> Admitted:
     there = {chunk_id for chunk_id, _ in elsewhere}
-    return {chunk_id for chunk_id, _ in found if chunk_id not in there}
+    missing = frozenset(chunk_id for chunk_id, _ in found if chunk_id not in there)
+    return Admitted(missing, view.mask_of(missing))
 
 
 def _reaching(asked: Asked, ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -156,14 +174,12 @@ def _reaching(asked: Asked, ranked: Sequence[Candidate]) -> tuple[Candidate, ...
 
 
 def _by_keywords(view: View, asked: Asked, allowed: Allowed, k: int) -> Scored:
-    if asked.text is None or k < 1 or (allowed is not None and not allowed):
+    if asked.text is None or k < 1 or (allowed is not None and not allowed.chunks):
         return []
-    return view.keywords.search(asked.text, k, allowed)
+    return view.keywords.search(asked.text, k, None if allowed is None else allowed.chunks)
 
 
 def _by_vector(view: View, asked: Asked, allowed: Allowed, k: int) -> Scored:
-    if asked.vector is None or k < 1 or (allowed is not None and not allowed):
+    if asked.vector is None or k < 1 or (allowed is not None and not allowed.chunks):
         return []
-    vectors = view.vectors.view()
-    mask = None if allowed is None else vectors.mask_of(view.keys[chunk_id] for chunk_id in allowed if chunk_id in view.keys)
-    return vectors.search(asked.vector, k, mask)
+    return view.vectors.search(asked.vector, k, None if allowed is None else allowed.mask)

@@ -213,7 +213,7 @@ class Searcher:
         with self._replicas.reading(question.home) as view:
             if view.build.space.space_id != question.space_id:
                 return self._question(question.home, question.request, question.admission.principals or frozenset())
-            allowed = admitted(view.documents, question.admission)
+            allowed = admitted(view, question.admission)
             ranking = rank(view, question.asked, allowed, effort.depth)
             owners = {candidate.chunk_id: view.documents[view.owners[candidate.chunk_id]].document for candidate in ranking.candidates}
             position = view.position

@@ -75,6 +75,7 @@ def held(replica: Replica) -> dict[str, int]:
         assert view is not None
         chunks = set(view.owners)
         assert chunks == {chunk_id for facts in view.documents.values() for chunk_id in facts.chunk_fields}
+        assert set(view.keys) == chunks
         assert view.keywords.holds(sorted(chunks)) == chunks
         assert view.keywords.count() == len(chunks)
         assert view.keywords.position == view.position

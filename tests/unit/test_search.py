@@ -165,6 +165,18 @@ def test_filters_see_document_and_chunk_fields_alike(catalog: Catalog, tmp_path:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_the_same_filter_asked_again_obeys_what_was_committed_since(catalog: Catalog, tmp_path: Path, mode: str) -> None:
+    library, north = Library(catalog), {"area": "north"}
+    library.put("tides.md", "The tide turns at noon.", metadata=north)
+    with searching(catalog, tmp_path / "keywords") as desk:
+        assert desk.found("tide turns", mode=mode, filter=north) == ["tides.md"]
+        library.put("moon.md", "The tide follows the moon.", metadata=north)
+        assert sorted(desk.found("tide turns", mode=mode, filter=north)) == ["moon.md", "tides.md"]
+        library.put("tides.md", "The tide turns at noon.", metadata={"area": "south"})
+        assert desk.found("tide turns", mode=mode, filter=north) == ["moon.md"]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_namespaces_and_collections_never_see_each_other(catalog: Catalog, tmp_path: Path, mode: str) -> None:
     homes = [
         MAIN,
