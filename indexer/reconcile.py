@@ -237,7 +237,7 @@ def settle_hashes(root: Root, comparison: Comparison, hashes: Mapping[str, Hashe
     moved_from = pair_renames(comparison.missing, arrived, {uri for uri, _ in comparison.created}, hashes)
     left = set(moved_from.values())
     missing = [sighting for sighting in comparison.missing if sighting.uri not in left]
-    hold = guard(sum(s.state is not DocumentState.IGNORED for s in missing), comparison.known - len(left), comparison.root_state)
+    hold = guard(sum(s.state is not DocumentState.IGNORED for s in missing), comparison.known, comparison.root_state)
     return _reconciled(root, comparison, arrived, moved_from, missing, hold, seen, same_bytes, now)
 
 
@@ -252,7 +252,7 @@ def pair_renames(
     lost = [sighting for sighting in missing if sighting.state is not DocumentState.IGNORED]
     by_identity = {sighting.signature: sighting.uri for sighting in lost if sighting.signature is not None}
     pairs: dict[str, str] = {}
-    for uri in sorted(arrived, key=lambda uri: (uri not in new, uri)):
+    for uri in sorted(arrived):
         old = by_identity.pop(arrived[uri], None)
         if old is not None:
             pairs[uri] = old
@@ -261,7 +261,7 @@ def pair_renames(
     for sighting in sorted(lost, key=lambda sighting: sighting.uri):
         if sighting.content_hash is not None and sighting.uri not in used:
             by_hash.setdefault(sighting.content_hash, []).append(sighting.uri)
-    pairs.update(_pair_by_hash(by_hash, sorted(uri for uri in new - set(pairs) if uri in hashes and arrived[uri].bytes), hashes))
+    pairs.update(_pair_by_hash(by_hash, sorted(uri for uri in new - set(pairs) if uri in hashes), hashes))
     return pairs
 
 

@@ -50,6 +50,7 @@ from store.ports import Tally
 HOME = CollectionId(Namespace("default"), CollectionName("main"))
 CLOCK = SystemClock()
 PATIENCE = 30.0
+linux = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 MODES = pytest.mark.parametrize("mode", ["native", "polling"])
 
 
@@ -206,6 +207,22 @@ def test_an_atomic_save_through_a_hidden_name_changes_the_document(stage: Stage)
     stage.write(".goutputstream-X", "V2!").rename(stage.folder / "doc.md")
     stage.settle()
     assert stage.texts() == {"doc.md": "V2!"}
+
+
+@linux
+@pytest.mark.parametrize("kind", list(SourceKind)[:2])
+def test_what_is_closed_or_put_in_place_whole_waits_for_nothing(tmp_path: Path, kind: SourceKind) -> None:
+    stage = Stage(tmp_path, "native", settle_seconds=2 * PATIENCE, settle_seconds_max=2 * PATIENCE)
+    path = stage.write("doc.md", "V1")
+    if kind is SourceKind.FILE:
+        stage.root = stage.ledger.root = replace(stage.root, kind=kind, path=str(path))
+    stage.start()
+    stage.write("doc.md", "V2!")
+    stage.settle()
+    stage.write(".hidden", "V3!!").rename(path)
+    stage.settle()
+    assert stage.texts() == {"doc.md": "V3!!"}
+    stage.stop()
 
 
 @MODES
@@ -424,6 +441,18 @@ def test_a_root_that_disappears_deletes_nothing_and_is_watched_again(stage: Stag
 
 
 @MODES
+def test_a_root_removed_with_all_it_held_deletes_nothing(stage: Stage) -> None:
+    for number in range(5):
+        stage.write(f"{number}.md", f"{number}")
+    stage.start()
+    stage.settle()
+    shutil.rmtree(stage.folder)
+    stage.settle()
+    assert len(stage.texts()) == 5
+    assert {row.state for row in stage.ledger.rows.values()} == {DocumentState.HELD}
+
+
+@MODES
 def test_a_single_file_is_followed_through_atomic_saves_and_deletion(tmp_path: Path, mode: str) -> None:
     stage = Stage(tmp_path, mode)
     path = stage.write("only.md", "one")
@@ -519,8 +548,6 @@ def test_a_full_inbox_says_so_and_keeps_its_bound() -> None:
 
 # --- faults -------------------------------------------------------------------------------------------------
 
-linux = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
-
 
 @linux
 def test_events_that_the_kernel_dropped_are_found_by_a_comparison(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -534,9 +561,10 @@ def test_events_that_the_kernel_dropped_are_found_by_a_comparison(stage: Stage, 
     stage.settle()
     monkeypatch.undo()
     assert stage.texts() == {"n1/a.md": "A"}
-    stage.write("n1/b.md", "B")
-    stage.settle()
-    assert stage.texts() == {"n1/a.md": "A", "n1/b.md": "B"}
+    for name in "bcd":
+        stage.write(f"n1/{name}.md", name)
+        stage.settle()
+    assert stage.texts() == {"n1/a.md": "A", "n1/b.md": "b", "n1/c.md": "c", "n1/d.md": "d"}
 
 
 @contextmanager
