@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
 
-import structlog
-
 from indexer.guard import RootState
 from indexer.ignore import Rules
 from indexer.reconcile import Comparison, Hashed, Looked, Reconciled, compare, settle_hashes
@@ -77,11 +75,16 @@ def hash_documents(root: Root, comparison: Comparison, clock: Clock) -> dict[str
 
 
 def _tell(root: Root, scan: Scan, reconciled: Reconciled) -> None:
+    doubted = reconciled.held is not None or scan.root_state in (RootState.ABSENT, RootState.OTHER_DEVICE)
+    if not (scan.faults or scan.refusals or doubted):
+        return
+    import structlog
+
     log = structlog.get_logger()
     for fault in scan.faults:
         log.warning("scan_fault", root=root.name, place=fault.uri, reason=fault.reason)
     if scan.refusals:
         log.info("scan_refused", root=root.name, refused=len(scan.refusals), first=scan.refusals[0].uri, reason=scan.refusals[0].reason)
-    if scan.root_state is not RootState.ALIVE or reconciled.held is not None:
-        held = reconciled.held.reason if reconciled.held else None
-        log.warning("root_doubted", root=root.name, state=str(scan.root_state), held=reconciled.counts.held, reason=held)
+    if doubted:
+        reason = reconciled.held.reason if reconciled.held else None
+        log.warning("root_doubted", root=root.name, state=str(scan.root_state), held=reconciled.counts.held, reason=reason)
