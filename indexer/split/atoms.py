@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
@@ -79,15 +79,24 @@ class Atoms:
 _CLOSERS = "\"')\\]}”’»」』）】》〉"
 
 
+_SENTENCE_SIGNS = "。！？｡‼⁇⁈⁉"
+_SEPARATOR = re.compile(
+    rf"\n\s*+|[.!?][{_CLOSERS}*_`]{{0,3}}+\s++(?![a-z])|[{_SENTENCE_SIGNS}]++[{_CLOSERS}]{{0,4}}+\s*+|…++\s*+",
+)
+"""Line ends and sentence ends. No branch fails after a long run, so the search is linear."""
+
+
 @lru_cache(maxsize=1)
-def _separator() -> re.Pattern[str]:
-    """Line ends and sentence ends, never before a mark that belongs to the character before. Every branch is linear."""
-    return re.compile(
-        rf"(?:\n\s*+|[.!?][{_CLOSERS}*_`]{{0,3}}+\s++(?![a-z])|[。！？｡‼⁇⁈⁉]++[{_CLOSERS}]{{0,4}}+\s*+|…++\s*+)(?![{marks()}\u200d]|\Z)"
-    )
+def _mark() -> re.Pattern[str]:
+    return re.compile(f"[{marks()}\u200d]")
 
 
-_LINE_END = re.compile(r"\n\s*+(?!\Z)")
+def _is_torn(text: str, at: int) -> bool:
+    """Whether what starts at `at` belongs to the character before it."""
+    return text[at] > "\u02ff" and _mark().match(text, at) is not None
+
+
+_LINE_END = re.compile(r"\n\s*+")
 _ITEM_SIGNS = frozenset("-*+•|>#")
 _CLAUSE_SIGNS = frozenset(",;:，；：、—)")
 _TOKEN = re.compile(r"[^\s，；：、]++[，；：、]*+|[，；：、]++")
@@ -97,7 +106,9 @@ def prose_atoms(text: str, start: int, end: int) -> Atoms:
     """Sentences and lines of `text[start:end]`; wrapped lines are joined rather than sentences torn."""
     atoms = Atoms()
     at, level = _skip_space(text, start, end), int(Level.PARAGRAPH)
-    for match in _separator().finditer(text, at, end):
+    for match in _SEPARATOR.finditer(text, at, end):
+        if match.end() == end or _is_torn(text, match.end()):
+            continue
         separator = match.group()
         kept = len(separator.rstrip())
         atom_end = match.start() + kept if kept else at + len(text[at : match.start()].rstrip())
@@ -123,6 +134,8 @@ def row_atoms(text: str, start: int, end: int) -> Atoms:
     atoms = Atoms()
     at, level = _skip_space(text, start, end), int(Level.PARAGRAPH)
     for match in _LINE_END.finditer(text, at, end):
+        if match.end() == end or _is_torn(text, match.end()):
+            continue
         atom_end = at + len(text[at : match.start()].rstrip())
         if atom_end > at:
             atoms.append(at, atom_end, level)
@@ -165,17 +178,26 @@ def fitted(text: str, atoms: Atoms, chars_max: int) -> Atoms:
 
 
 def _append_words(fit: Atoms, text: str, start: int, end: int, level: int, chars_max: int) -> None:
-    marked = re.compile(f"[{marks()}\u200d]")
-    for match in _TOKEN.finditer(text, start, end):
-        word_start, word_end = match.span()
-        if word_start > start and marked.match(text, word_start):
-            fit.ends[-1] = word_end
-            continue
+    for word_start, word_end in _words(text, start, end, chars_max):
         if word_end - word_start > chars_max:
             _append_clusters(fit, text, word_start, word_end, level, chars_max)
         else:
             fit.append(word_start, word_end, level)
         level = Level.CLAUSE if text[word_end - 1] in _CLAUSE_SIGNS else Level.WORD
+
+
+def _words(text: str, start: int, end: int, chars_max: int) -> Iterator[tuple[int, int]]:
+    """Runs between spaces and after clause signs; a mark that follows a space keeps it, where that fits."""
+    at = until = start
+    for match in _TOKEN.finditer(text, start, end):
+        if match.start() > start and _is_torn(text, match.start()) and match.end() - at <= chars_max:
+            until = match.end()
+            continue
+        if until > at:
+            yield at, until
+        at, until = match.span()
+    if until > at:
+        yield at, until
 
 
 def _append_clusters(fit: Atoms, text: str, start: int, end: int, level: int, chars_max: int) -> None:

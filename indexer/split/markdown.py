@@ -6,12 +6,16 @@ the loader's knowledge: no Markdown is parsed here.
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left
 from collections.abc import Iterator
+from heapq import merge
 
 from indexer.split.atoms import Atoms, Level, prose_atoms, row_atoms
 from indexer.split.text import in_rows, pieces_of
-from store.model import Heading, LoadedText, Piece
+from store.model import LoadedText, Piece
+
+_HEADING_LIKE = re.compile(r"^(#{1,6})[ \t]+\S", re.MULTILINE)
 
 
 def split_markdown(loaded: LoadedText, *, chars_max: int, chars_min: int, overlap_chars: int = 0) -> tuple[Piece, ...]:
@@ -21,42 +25,33 @@ def split_markdown(loaded: LoadedText, *, chars_max: int, chars_min: int, overla
 
 
 def marked_atoms(loaded: LoadedText, chars_max: int) -> Atoms:
-    """Prose outside blocks, a block as one atom where it fits and as rows where it does not, each heading as one atom."""
+    """Prose, with each block that fits as one atom, and each heading as one atom.
+
+    A block that does not fit is read like its surroundings, lines that look like headings included: a fence whose end was deleted
+    reaches to the end of the next one, and must not move every cut on the way.
+    """
     text, plain = loaded.text, row_atoms if in_rows(loaded.media_type) else prose_atoms
-    atoms, at = Atoms(), 0
+    fitting = [(block.start, block.end) for block in loaded.blocks if block.end - block.start <= chars_max]
+    headings = {heading.start: heading.level for heading in loaded.headings}
     for block in loaded.blocks:
-        if block.start < at or not text[block.start : block.end].strip():
-            continue
-        atoms.extend(plain(text, at, block.start))
-        rows = row_atoms(text, block.start, block.end)
-        if rows.ends[-1] - rows.starts[0] <= chars_max:
-            atoms.append(rows.starts[0], rows.ends[-1], Level.PARAGRAPH)
-        else:
-            atoms.extend(_lowered(rows))
-        at = block.end
-    atoms.extend(plain(text, at, len(text)))
-    atoms = atoms.join(_heading_lines(loaded))
-    for heading in loaded.headings:
-        _mark_heading(atoms, heading)
+        if block.end - block.start > chars_max:
+            headings |= {match.start(): len(match[1]) for match in _HEADING_LIKE.finditer(text, block.start, block.end)}
+    atoms = plain(text, 0, len(text)).join(merge(fitting, _heading_lines(text, sorted(headings))))
+    for start, level in headings.items():
+        _mark_heading(atoms, start, level)
     return atoms
 
 
-def _lowered(rows: Atoms) -> Atoms:
-    """Inside an over-long block a row is a worse place than a paragraph's end outside, a blank line included."""
-    rows.levels[1:] = [min(level, Level.ROW) for level in rows.levels[1:]]
-    return rows
+def _heading_lines(text: str, starts: list[int]) -> Iterator[tuple[int, int]]:
+    for start in starts:
+        end = text.find("\n", start)
+        yield start, len(text) if end < 0 else end
 
 
-def _heading_lines(loaded: LoadedText) -> Iterator[tuple[int, int]]:
-    for heading in loaded.headings:
-        end = loaded.text.find("\n", heading.start)
-        yield heading.start, len(loaded.text) if end < 0 else end
-
-
-def _mark_heading(atoms: Atoms, heading: Heading) -> None:
-    i = bisect_left(atoms.starts, heading.start)
-    if i == len(atoms) or atoms.starts[i] != heading.start:
+def _mark_heading(atoms: Atoms, start: int, level: int) -> None:
+    i = bisect_left(atoms.starts, start)
+    if i == len(atoms) or atoms.starts[i] != start:
         return
-    atoms.levels[i] = Level.HEADING_1 + 1 - heading.level
-    if i + 1 < len(atoms):
+    atoms.levels[i] = Level.HEADING_1 + 1 - level
+    if i + 1 < len(atoms) and atoms.levels[i + 1] < Level.HEADING_6:
         atoms.levels[i + 1] = Level.GLUE

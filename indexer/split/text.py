@@ -5,8 +5,6 @@ No state and no history: pieces are a function of the text. Marks of structure (
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from indexer.split.atoms import Atoms, fitted, prose_atoms, row_atoms
 from indexer.split.boundaries import cuts_of
 from store.model import LoadedText, Piece
@@ -33,6 +31,8 @@ def in_rows(media_type: str) -> bool:
 
 def pieces_of(text: str, atoms: Atoms, *, chars_max: int, chars_min: int, overlap_chars: int = 0) -> tuple[Piece, ...]:
     """Cuts `text` between `atoms`; what `split_text` says of pieces holds, whatever the atoms are."""
+    if not len(atoms):
+        return ()
     fit = fitted(text, atoms, chars_max)
     cuts = cuts_of(text, fit, chars_max=chars_max, chars_min=chars_min)
     starts = _overlapping(fit, cuts, chars_max, overlap_chars) if overlap_chars else [fit.starts[first] for first in cuts]
@@ -41,8 +41,8 @@ def pieces_of(text: str, atoms: Atoms, *, chars_max: int, chars_min: int, overla
 
 def _overlapping(atoms: Atoms, cuts: list[int], chars_max: int, overlap_chars: int) -> list[int]:
     """Where the pieces start when each takes the last atoms of the one before: at most `overlap_chars`, where they fit."""
-    starts = [atoms.starts[first] for first in cuts[:1]]
-    for (before, first), last in zip(pairwise(cuts), [*cuts[2:], len(atoms)], strict=True):
+    starts = [atoms.starts[cuts[0]]]
+    for before, first, last in zip(cuts, cuts[1:], [*cuts[2:], len(atoms)], strict=False):
         end, at = atoms.ends[last - 1], first
         while at - 1 > before and atoms.ends[first - 1] - atoms.starts[at - 1] <= overlap_chars and end - atoms.starts[at - 1] <= chars_max:
             at -= 1
