@@ -67,6 +67,8 @@ def refuse_containers(content: bytes, media_type: str) -> None:
 def _decode_unmarked(content: bytes, declared: str | None) -> tuple[str, tuple[Fault, ...]]:
     if wide := _wide_encoding(content):
         return _decode_as(content, wide)
+    if content.count(0) * 2 > len(content):
+        raise TextUndecodable(bytes=len(content))
     if declared is not None:
         try:
             return content.decode(declared), ()
@@ -85,7 +87,7 @@ def _wide_encoding(content: bytes) -> str | None:
     """UTF-16 without a mark: nearly every second byte is NUL."""
     start = content[:4096]
     even, odd = start[::2].count(0), start[1::2].count(0)
-    if len(start) < 8 or len(content) % 2 or min(even, odd) * 20 > max(even, odd) or max(even, odd) * 2.5 < len(start) / 2:
+    if len(start) < 8 or len(content) % 2 or min(even, odd) * 20 > max(even, odd) or max(even, odd) * 10 < len(start) // 2 * 7:
         return None
     return "utf-16-le" if odd > even else "utf-16-be"
 
@@ -108,7 +110,7 @@ def _decode_damaged(content: bytes) -> tuple[str, tuple[Fault, ...]] | None:
 
 
 def _damage(count: int, encoding: str) -> Fault:
-    return Fault("bytes_undecodable", f"{count} places are not valid {encoding}; they are kept as the sign U+FFFD.")
+    return Fault("bytes_undecodable", f"{count} stretches are not valid {encoding}; each is kept as the sign U+FFFD.")
 
 
 def _refuse_binary(content: bytes) -> None:

@@ -20,48 +20,18 @@ _SNIFFED_BYTES = 4096
 _WEB_NAMES = {"iso-8859-1": "cp1252", "latin1": "cp1252", "latin-1": "cp1252", "us-ascii": "cp1252", "gb2312": "gb18030", "gbk": "gb18030"}
 """What browsers read under these names (WHATWG Encoding Standard)."""
 
-_UNSEEN = frozenset(
-    ["script", "style", "template", "noscript", "head", "iframe", "object", "embed", "canvas", "audio", "video", "svg", "math", "datalist"]
+
+def _tags(names: str) -> frozenset[str]:
+    return frozenset(names.split())
+
+
+_UNSEEN = _tags("script style template noscript head iframe object embed canvas audio video svg math datalist")
+_PARAGRAPHS = _tags(
+    "p div section article main header footer nav aside blockquote figure figcaption form fieldset ul ol dl pre hr details "
+    "address h1 h2 h3 h4 h5 h6 body html hgroup search dialog center"
 )
-_PARAGRAPHS = frozenset(
-    [
-        "p",
-        "div",
-        "section",
-        "article",
-        "main",
-        "header",
-        "footer",
-        "nav",
-        "aside",
-        "blockquote",
-        "figure",
-        "figcaption",
-        "form",
-        "fieldset",
-        "ul",
-        "ol",
-        "dl",
-        "table",
-        "pre",
-        "hr",
-        "details",
-        "address",
-        "h1",
-        "h2",
-        "h3",
-        "h4",
-        "h5",
-        "h6",
-        "body",
-        "html",
-        "hgroup",
-        "search",
-        "dialog",
-        "center",
-    ]
-)
-_LINES = frozenset(["li", "dt", "dd", "tr", "br", "summary", "legend", "caption", "option", "optgroup", "thead", "tbody", "tfoot", "title"])
+_LINES = _tags("li dt dd br summary legend option optgroup title")
+_ROWS = _tags("table caption thead tbody tfoot tr")
 _CELLS = frozenset({"td", "th"})
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _SPACE = re.compile(r"[ \t\n\r\f\v\u00a0]+")
@@ -109,7 +79,7 @@ def declared_encoding(content: bytes) -> str | None:
 
 
 class _Page:
-    """The text as it grows. Breaks and spaces are owed, and paid only between visible characters."""
+    """The text as it grows. Breaks, spaces and bars between cells are owed, and paid only before visible characters."""
 
     def __init__(self) -> None:
         self.parts: list[str] = []
@@ -117,27 +87,46 @@ class _Page:
         self.headings: list[Heading] = []
         self.blocks: list[Block] = []
         self._breaks = 0
+        self._bars = 0
         self._space = ""
 
     def owe_breaks(self, count: int) -> None:
-        self._breaks = max(self._breaks, count)
+        """Inside a table row that has begun, a paragraph at the start of a cell does not leave the line."""
+        if not self._bars:
+            self._breaks = max(self._breaks, count)
+        self._space = ""
+
+    def owe_row(self, count: int) -> None:
+        self._bars = 0
+        self.owe_breaks(count)
+
+    def owe_cell(self, empty: bool) -> None:
+        if not empty:
+            self._breaks = 0
+        self._bars += 1
         self._space = ""
 
     def owe_space(self, space: str = " ") -> None:
-        if not self._breaks and space not in self._space:
+        if not self._breaks and not self._bars:
             self._space = space
 
     def write(self, text: str) -> None:
-        if self.length:
-            text = ("\n" * self._breaks or self._space) + text
-        self._breaks, self._space = 0, ""
+        text = self._owed() + text
+        self._breaks, self._bars, self._space = 0, 0, ""
         self.parts.append(text)
         self.length += len(text)
+
+    def _owed(self) -> str:
+        breaks = "\n" * self._breaks if self.length else ""
+        if self._bars:
+            bars = "| " * self._bars
+            return breaks + bars if breaks or not self.length else f" {bars}"
+        return breaks or (self._space if self.length else "")
 
     @property
     def next_start(self) -> int:
         """Offset that the next visible character will have."""
-        return self.length + (self._breaks or len(self._space)) if self.length else 0
+        return self.length + len(self._owed())
 
     def text_from(self, start: int) -> str:
         """What was written since `start`, an offset at which a write began; only the last parts are looked at."""
@@ -181,7 +170,9 @@ def _is_unseen(node: LexborNode, tag: str) -> bool:
 
 
 def _open(page: _Page, tag: str) -> None:
-    if tag in _PARAGRAPHS:
+    if tag in _ROWS:
+        page.owe_row(2 if tag == "table" else 1)
+    elif tag in _PARAGRAPHS:
         page.owe_breaks(2)
     elif tag in _LINES:
         page.owe_breaks(1)
@@ -193,7 +184,7 @@ def _close(page: _Page, tag: str, start: int) -> None:
     elif tag in ("pre", "table") and page.length > start and not (page.blocks and page.blocks[-1].end > start):
         page.blocks.append(Block(start, page.length, BlockKind.FENCE if tag == "pre" else BlockKind.TABLE))
     if tag in _CELLS:
-        page.owe_space(" | ")
+        page.owe_cell(empty=page.length <= start)
     else:
         _open(page, tag)
 
@@ -214,10 +205,11 @@ def _write_text(page: _Page, raw: str, verbatim: bool) -> None:
 
 
 def _write_verbatim(page: _Page, text: str) -> None:
-    kept = text.strip("\n") if page.next_start == page.length else text.lstrip("\n").rstrip("\n")
+    """Text inside `pre`: kept as it is, but for the line ends around it."""
+    kept = text.strip("\n")
     if not kept.strip():
         if "\n" in text:
-            page.owe_breaks(1)
+            page.owe_breaks(min(2, text.count("\n")))
         else:
             page.owe_space(text or " ")
         return
