@@ -32,8 +32,8 @@ from pathlib import Path
 from retriever.serve import serve
 from store.config import Config
 from store.errors import Misuse
-from store.telemetry import log_to_stderr
-log_to_stderr("retriever")
+from store.telemetry import log_to_file
+log_to_file(Path(sys.argv[1]) / "logs" / "retriever.log", "retriever")
 try:
     code = serve(Path(sys.argv[1]), Config(), lambda told: print(json.dumps(told), flush=True))
 except Misuse as error:
