@@ -10,6 +10,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check install --quiet $(if $(P
 
 run: .venv/installed
 	@if [ ! -d playground/handbook ]; then mkdir -p playground && cp -R examples/handbook playground/handbook; fi
+	@echo 'The example is playground/handbook. Once it is ready, try from another terminal:'
+	@echo '  $(BIN)/evercurrent search "how long does the battery last" --data playground/data'
 	@$(BIN)/evercurrent up playground/handbook --data playground/data
 
 test: .venv/installed-dev lint

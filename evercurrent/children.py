@@ -69,6 +69,7 @@ class Child:
     _heard: bytes = b""
     _started_at: float = 0.0
     _restart_at: float | None = None
+    _stop_by: float = 0.0
     _backoff_seconds: float = BACKOFF_SECONDS_FIRST
     _refusal: dict[str, str] | None = field(default=None)
 
@@ -137,17 +138,27 @@ class Child:
         return True
 
     def ask_to_stop(self) -> None:
+        self._stop_by = self.clock.monotonic() + self.spec.drain_seconds_max
         if self.is_alive and self.process is not None:
             self.process.terminate()
 
+    def is_overdue(self) -> bool:
+        """Whether it was asked to stop and its time to drain is over."""
+        return self.clock.monotonic() >= self._stop_by
+
     def await_end(self) -> None:
-        """Waits for the role to drain; one that does not in time is killed, with its log saying so."""
-        if self.process is None:
-            return
-        try:
-            self.process.wait(self.spec.drain_seconds_max)
-        except subprocess.TimeoutExpired:
-            log.warning("role_killed", stopped_role=self.spec.role, drain_seconds_max=self.spec.drain_seconds_max)
+        """Waits for the role to drain, then ends it."""
+        if self.process is not None:
+            try:
+                self.process.wait(max(0.0, self._stop_by - self.clock.monotonic()))
+            except subprocess.TimeoutExpired:
+                log.warning("role_overdue", stopped_role=self.spec.role, drain_seconds_max=self.spec.drain_seconds_max)
+        self.end()
+
+    def end(self) -> None:
+        """Makes sure that the process is gone."""
+        if self.is_alive:
+            log.warning("role_killed", stopped_role=self.spec.role)
             self.kill()
         self._close_line()
 

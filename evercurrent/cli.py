@@ -18,7 +18,7 @@ from evercurrent.command_line import Interrupted, run_command
 from evercurrent.say import complain, speak_utf8
 from store.errors import CatalogFull, EvercurrentError, Misuse
 from store.folder import DataFolder
-from store.telemetry import log_to_file, log_to_stderr
+from store.telemetry import log_nowhere, log_to_file
 
 EXIT_DONE = 0
 EXIT_FINDINGS = 1
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     as_json = "--json" in given
     speak_utf8()
-    log_to_stderr()
+    log_nowhere()
     try:
         return run_command(VERBS, HIDDEN, given)
     except EvercurrentError as error:

@@ -26,6 +26,8 @@ from store.telemetry import log_to_file, without_password
 log = structlog.get_logger()
 
 LOOK_SECONDS = 1.0
+STOP_LOOK_SECONDS = 0.5
+"""A child that ends wakes the supervisor; this is for what nobody announces."""
 DASHBOARD = "dashboard"
 
 
@@ -96,7 +98,7 @@ def _run_roles(asked: Supervised, clock: Clock, broker: Broker, stopping: Stoppi
         log.info("up_stopping")
         return 0
     finally:
-        _stop(children)
+        _stop(children, stopping)
 
 
 def _start(children: list[Child], stopping: Stopping) -> None:
@@ -120,10 +122,13 @@ def _keep(asked: Supervised, children: list[Child], broker: Broker, stopping: St
             write_running(asked.folder, running_of(children, broker, asked.config))
 
 
-def _stop(children: list[Child]) -> None:
+def _stop(children: list[Child], stopping: Stopping) -> None:
+    """In order, each drained before the next is asked; told twice, without waiting for anything to drain."""
     for child in children:
         child.ask_to_stop()
-        child.await_end()
+        while child.is_alive and stopping.asked < 2 and not child.is_overdue():
+            stopping.rest(STOP_LOOK_SECONDS)
+        child.end()
 
 
 def running_of(children: list[Child], broker: Broker, config: Config) -> Running:

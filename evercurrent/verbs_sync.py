@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from evercurrent.call import Call
 from evercurrent.command_line import Option, Paths
-from evercurrent.say import say, say_json
+from evercurrent.say import note, say, say_json
 from store.errors import ConfigWrong, FolderMissing, Misuse
+from store.telemetry import is_logging, log_to_file
 
 if TYPE_CHECKING:
     from evercurrent.passes import Look, Progress
@@ -67,6 +68,7 @@ def sync(
             catalog.switch(call.home, call.clock.now())
         summary = summarize(catalog, call.home, looks, since, call.clock)
     say_summary(call, summary)
+    tell_held(looks)
     refuse_absent(targets)
     return 1 if summary.failures else 0
 
@@ -105,6 +107,8 @@ HIDDEN: frozenset[str] = frozenset()
 @contextmanager
 def opened(call: Call) -> Iterator[Catalog]:
     catalog = call.open_catalog()
+    if not is_logging():
+        log_to_file(call.folder.log("command"), "command")
     try:
         yield catalog
     finally:
@@ -199,6 +203,16 @@ def say_summary(call: Call, summary: Summary) -> None:
         return
     for line in people_lines(summary):
         say(line)
+
+
+def tell_held(looks: Sequence[Look]) -> None:
+    """A deletion that is not believed is nobody's failure, and must not go unseen."""
+    for seen in looks:
+        hold = seen.found.reconciled.held
+        if hold is not None:
+            note(
+                f"{seen.found.reconciled.counts.held} documents are held and stay served: {hold.reason}. `evercurrent sources` lists them."
+            )
 
 
 def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[str, Any]:

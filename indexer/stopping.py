@@ -28,10 +28,14 @@ class Stopping:
 
     def wait(self, seconds_max: float) -> bool:
         """Sleeps until a signal arrives or the time is out; returns whether to stop."""
+        self.rest(seconds_max)
+        return self._asked > 0
+
+    def rest(self, seconds_max: float) -> None:
+        """Sleeps until a signal arrives or the time is out."""
         readable, _, _ = select.select([self._read], [], [], seconds_max)
         if readable:
             os.read(self._read, 1024)
-        return self._asked > 0
 
     def stop(self) -> None:
         """Asks as a signal would; from any thread."""

@@ -1,7 +1,7 @@
 """Logs: one JSON object a line, a constant event name and fields; never a document's text, never a secret.
 
 A room asks `structlog.get_logger()`; where the lines go is decided once, by the process that starts (`log_to_file`,
-`log_to_stderr`). A log file is bounded: at its limit it becomes `<name>.1` and begins anew.
+`log_nowhere`). A log file is bounded: at its limit it becomes `<name>.1` and begins anew.
 """
 
 from __future__ import annotations
@@ -37,9 +37,14 @@ def log_to_file(path: Path, role: str) -> None:
     _configure(_BoundedFile(path), role)
 
 
-def log_to_stderr(role: str = "command") -> None:
-    """Sends warnings and worse to stderr: what a command says besides its answer."""
-    _configure(_Stderr(), role, level="warning")
+def log_nowhere() -> None:
+    """Until the process knows where its log belongs: what a command has to say, it says itself."""
+    _configure(_Nowhere(), "command")
+
+
+def is_logging() -> bool:
+    """Whether this process has a log of its own."""
+    return _logs_to_file
 
 
 def clean_event(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
@@ -64,7 +69,13 @@ def _clean_value(value: Any) -> Any:
     return text if len(text) <= FIELD_CHARS_MAX else text[:FIELD_CHARS_MAX] + "…"
 
 
-def _configure(out: _BoundedFile | _Stderr, role: str, level: str = "info") -> None:
+_logs_to_file = False
+
+
+def _configure(out: _BoundedFile | _Nowhere, role: str) -> None:
+    global _logs_to_file  # noqa: PLW0603 (structlog's own configuration is one a process, too)
+    _logs_to_file = isinstance(out, _BoundedFile)
+
     def clean(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
         return clean_event(event)
 
@@ -83,7 +94,7 @@ def _configure(out: _BoundedFile | _Stderr, role: str, level: str = "info") -> N
             clean,
             structlog.processors.JSONRenderer(serializer=_one_line),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger("info"),
         logger_factory=structlog.WriteLoggerFactory(file=out),  # type: ignore[arg-type]
         cache_logger_on_first_use=False,
     )
@@ -93,14 +104,12 @@ def _one_line(event: Any, **_unused: Any) -> str:
     return json.dumps(event, ensure_ascii=False, default=str)
 
 
-class _Stderr:
-    """Looks stderr up at each write, so that a redirected one is respected."""
-
+class _Nowhere:
     def write(self, line: str) -> int:
-        return sys.stderr.write(line)
+        return len(line)
 
     def flush(self) -> None:
-        sys.stderr.flush()
+        """Nothing is held."""
 
 
 class _BoundedFile:
