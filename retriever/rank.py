@@ -94,7 +94,7 @@ def admitted(view: View, admission: Admission) -> Allowed:
         chunks = admitted_chunks(view.documents, admission)
         if len(view.admissions) >= ADMISSIONS_MAX:
             view.admissions.clear()
-        known = view.admissions[admission.key] = Admitted(chunks, view.mask_of(chunks))
+        known = view.admissions[admission.key] = view.admitted(chunks)
     return known
 
 
@@ -165,8 +165,7 @@ def _by_both(view: View, asked: Asked, allowed: Allowed, depth: int) -> Ranking:
 
 def _missing(view: View, found: Scored, elsewhere: Scored) -> Admitted:
     there = {chunk_id for chunk_id, _ in elsewhere}
-    missing = frozenset(chunk_id for chunk_id, _ in found if chunk_id not in there)
-    return Admitted(missing, view.mask_of(missing))
+    return view.admitted(frozenset(chunk_id for chunk_id, _ in found if chunk_id not in there))
 
 
 def _reaching(asked: Asked, ranked: Sequence[Candidate]) -> tuple[Candidate, ...]:
@@ -176,7 +175,16 @@ def _reaching(asked: Asked, ranked: Sequence[Candidate]) -> tuple[Candidate, ...
 def _by_keywords(view: View, asked: Asked, allowed: Allowed, k: int) -> Scored:
     if asked.text is None or k < 1 or (allowed is not None and not allowed.chunks):
         return []
-    return view.keywords.search(asked.text, k, None if allowed is None else allowed.chunks)
+    if allowed is None:
+        return view.keywords.search(asked.text, k)
+    documents = allowed.documents if _are_few(allowed.documents, k, len(view.documents)) else None
+    return view.keywords.search(asked.text, k, allowed.chunks.__contains__, documents=documents)
+
+
+def _are_few(documents: Collection[Uri], k: int, all_documents: int) -> bool:
+    """Naming a document in a keyword query costs about what looking at one more hit does, and without names about
+    k x all / documents hits are looked at before k are admitted: so names pay below the square root of k x all."""
+    return len(documents) ** 2 <= k * all_documents
 
 
 def _by_vector(view: View, asked: Asked, allowed: Allowed, k: int) -> Scored:

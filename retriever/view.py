@@ -17,6 +17,8 @@ class Admitted:
     """The chunks that a query may rank, as each engine wants to be told."""
 
     chunks: frozenset[ChunkId]
+    documents: frozenset[Uri]
+    """Those that the chunks are of: few of them are a quick way into the keyword index."""
     mask: Mask
 
 
@@ -50,9 +52,10 @@ class View:
             self.documents[uri] = now
             self.owners.update(dict.fromkeys(kept, uri))
 
-    def mask_of(self, chunk_ids: Iterable[ChunkId]) -> Mask:
-        """The rows of these chunks; those without a vector have none."""
-        return self.vectors.view().mask_of(self.keys[chunk_id] for chunk_id in chunk_ids if chunk_id in self.keys)
+    def admitted(self, chunk_ids: frozenset[ChunkId]) -> Admitted:
+        """The chunks with the vector rows that some of them have."""
+        mask = self.vectors.view().mask_of(self.keys[chunk_id] for chunk_id in chunk_ids if chunk_id in self.keys)
+        return Admitted(chunk_ids, frozenset(self.owners[chunk_id] for chunk_id in chunk_ids), mask)
 
     def keyed(self, rows: Iterable[RecordedVector]) -> Iterator[tuple[ChunkId, int, bytes]]:
         """The rows as the block takes them, each under a new key."""
