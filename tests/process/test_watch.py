@@ -21,6 +21,7 @@ from indexer.ignore import Rules
 from indexer.sources.folder import fetch, scan
 from indexer.sources.inbox import Inbox
 from indexer.sources.mounts import file_system_of, is_remote
+from indexer.sources.watched import WatchedRoot
 from indexer.watching import Watching
 from store.clock import SystemClock
 from store.config import WatchTable
@@ -479,6 +480,32 @@ def test_a_linked_document_follows_the_file_it_shows(stage: Stage) -> None:
     stage.write("sub/b.md", "two")
     stage.settle()
     assert stage.texts() == {"link.md": "two", "sub/b.md": "two"}
+
+
+def watched(stage: Stage, count: int) -> WatchedRoot:
+    """A root of `count` indexed documents, driven by hand."""
+    for number in range(count):
+        stage.write(f"{number}.md", f"{number}")
+    root = WatchedRoot(stage.root, stage.ledger, Rules(), stage.table, claims, CLOCK)
+    stage.ledger.record(root.reconcile())
+    return root
+
+
+def test_deletions_that_settle_after_the_root_went_are_left_to_the_guard(stage: Stage) -> None:
+    root = watched(stage, 3)
+    shutil.rmtree(stage.folder)
+    assert root.take([Event(EventKind.DELETED, f"{number}.md", 0.0) for number in range(3)], 9.0) == ()
+    assert root.needs_reconcile
+    assert {type(intent) for intent in root.reconcile()} == {Held}
+
+
+def test_a_comparison_passes_over_what_has_not_settled(stage: Stage) -> None:
+    root = watched(stage, 20)
+    for number in range(20):
+        (stage.folder / f"{number}.md").unlink()
+    assert root.take([Event(EventKind.DELETED, f"{number}.md", 9.0) for number in range(20)], 9.0) == ()
+    assert root.reconcile() == ()
+    assert {type(intent) for intent in root.take([], 99.0)} == {Absent}
 
 
 # --- storms -------------------------------------------------------------------------------------------------
