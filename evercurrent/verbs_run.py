@@ -36,11 +36,12 @@ def up(call: Call, paths: Paths = None) -> int:
     roots: list[str] = []
 
     def prepare() -> None:
-        from indexer.wiring import ensure_wanted
+        from indexer.wiring import ensure_wanted, probe_provider
 
         with opened(call) as catalog:
             targets = targets_for(call, catalog, paths or []) if paths or catalog.roots(call.home) else []
-            ensure_wanted(catalog, call.config, call.home)
+            collection = ensure_wanted(catalog, call.config, call.home)
+            probe_provider(call.config, collection.builds[-1].space)
             record_roots(catalog, targets)
             roots.extend(root.path for root in catalog.roots(call.home))
 

@@ -46,7 +46,7 @@ def sync(
 ) -> int:
     """Brings the index level with the folders: one pass, then done."""
     from evercurrent.passes import await_settled, look, mark, pending_of, record, summarize
-    from indexer.wiring import ensure_wanted, rules_of
+    from indexer.wiring import ensure_wanted, probe_provider, rules_of
 
     config = call.config
     given = paths_of(paths, plan)
@@ -58,6 +58,8 @@ def sync(
         looks = look(catalog, targets, rules_of(config, call.folder), call.clock)
         if plan is not None:
             refuse_stale(plan, looks)
+        if wants_work(looks):
+            probe_provider(config, collection.builds[-1].space)
         record(catalog, looks)
         if any(pending_of(catalog, call.home, targets)):
             from evercurrent.crew import Crew
@@ -132,6 +134,13 @@ def targets_for(call: Call, catalog: Catalog, paths: Sequence[str]) -> list[Targ
 
     known = catalog.roots(call.home) if catalog.collection(call.home) is not None else []
     return targets_of(paths, known, call.home, is_known)
+
+
+def wants_work(looks: Sequence[Look]) -> bool:
+    """Whether anything would have to be read, and perhaps embedded."""
+    from store.model import Present
+
+    return any(isinstance(intent, Present) for seen in looks for intent in seen.found.reconciled.intents)
 
 
 def record_roots(catalog: Catalog, targets: Sequence[Target]) -> list[Target]:
@@ -218,14 +227,13 @@ def tell_held(looks: Sequence[Look]) -> None:
 def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[str, Any]:
     from evercurrent.passes import still_failed, unchanged_forecast
     from indexer.wiring import planned_builds
-    from store.model import Present
 
     table = call.config.indexer.embedding
     collection = catalog.collection(call.home)
     builds = planned_builds(call.config, collection)
     failed = 0 if collection is None else still_failed(catalog, call.home, looks)
     regrows = collection is not None and builds != collection.builds
-    if not regrows and not any(isinstance(intent, Present) for seen in looks for intent in seen.found.reconciled.intents):
+    if not regrows and not wants_work(looks):
         return unchanged_forecast(catalog, looks, collection, failed, table.currency)
     from evercurrent.planning import forecast
 

@@ -9,10 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import structlog
+
 from indexer.embedding.spaces import space_of
 from indexer.ignore import Rules
 from indexer.recipe import recipe_of
 from store.catalog.sqlite import SqliteCatalog
+from store.errors import Transient
 from store.model import Build, BuildId
 
 if TYPE_CHECKING:
@@ -63,6 +66,32 @@ def ensure_wanted(catalog: Catalog, config: Config, home: CollectionId) -> Colle
         if (newest.recipe.recipe_id, newest.space.space_id) == (recipe.recipe_id, space.space_id):
             return recorded
     return catalog.ensure_collection(home, recipe, space)
+
+
+def probe_provider(config: Config, space: Space) -> None:
+    """One call to an endpoint before work for it starts: a wrong key or model is said at once, by EmbedderRefused.
+
+    An endpoint that merely does not answer now is left to the workers' retries.
+    """
+    table = config.indexer.embedding
+    if table.provider != "openai":
+        return
+    from indexer.embedding.openai import Endpoint
+    from indexer.embedding.spaces import base_url_of
+
+    endpoint = Endpoint(
+        base_url=base_url_of(table),
+        model=space.model,
+        dimensions=table.dimensions,
+        api_key=table.api_key,
+        timeout_seconds=table.timeout_seconds,
+    )
+    try:
+        endpoint.probe()
+    except Transient as error:
+        structlog.get_logger().warning("embedder_unprobed", code=error.code, reason=error.message)
+    finally:
+        endpoint.close()
 
 
 def planned_builds(config: Config, recorded: Collection | None) -> tuple[Build, ...]:

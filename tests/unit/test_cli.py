@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from kit.embedding_server import EmbeddingServer
 
 from evercurrent.cli import data_folder_of, main
 from store.folder import LAYOUT_FILE
@@ -93,6 +94,18 @@ def test_another_collection_than_main_must_exist(capsys: Capture) -> None:
 def test_a_wrong_filter_or_k_names_the_place(capsys: Capture) -> None:
     assert answer(capsys, "search", "x", "--filter", "[]")[1]["error"]["code"] == "query_rejected"  # type: ignore[index]
     assert answer(capsys, "search", "x", "-k", "0")[0] == 2
+
+
+def test_a_refused_key_is_exit_2_before_anything_is_recorded(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    docs = folder_of(tmp_path, a="hello")
+    with EmbeddingServer() as server:
+        server.behaviour.failing, server.behaviour.failing_status = 100, 401
+        for name, value in {"PROVIDER": "openai", "BASE_URL": server.base_url, "MODEL": "m", "DIMENSIONS": "8", "API_KEY": "wrong"}.items():
+            monkeypatch.setenv(f"EVERCURRENT_INDEXER__EMBEDDING__{name}", value)
+        code, words, stderr = answer(capsys, "sync", str(docs))
+    assert (code, words["error"]["code"]) == (2, "embedder_refused")  # type: ignore[index]
+    assert "wrong" not in stderr
+    assert answer(capsys, "documents")[1]["documents"] == []
 
 
 def test_init_writes_once(tmp_path: Path, capsys: Capture) -> None:
