@@ -211,6 +211,17 @@ def test_the_sweep_removes_what_was_retired(catalog: Catalog, worker: Worker, cl
     assert texts(catalog) == {"a.md": "one"}
 
 
+def test_the_sweep_removes_what_a_build_that_was_given_up_had(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
+    worker.index("a.md", "one")
+    grow(catalog)
+    worker.finish("a.md", "one")
+    catalog.ensure_collection(HOME, recipe(), space())
+    clock.advance(100)
+    catalog.sweep(clock.now(), 0.0, LEASE_SECONDS)
+    assert catalog.missing(HOME, WIDE, [input_hash("one")]) == {input_hash("one")}
+    assert texts(catalog) == {"a.md": "one"}
+
+
 def test_what_waited_for_a_build_is_leased_at_the_version_it_has(catalog: Catalog, worker: Worker) -> None:
     worker.index("a.md", "one")
     status = catalog.status_of(document())

@@ -128,6 +128,14 @@ def test_equal_content_after_a_deletion_or_a_failure_is_wanted_anew(catalog: Cat
     assert pending(catalog, clock) == ["a.md", "b.md"]
 
 
+def test_equal_content_that_waits_for_a_retry_is_tried_at_once(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
+    catalog.record([present(content="one")])
+    worker.commit(worker.failed(worker.lease(), retry_at=clock.now() + 60))
+    assert pending(catalog, clock) == []
+    catalog.record([present(content="one")])
+    assert pending(catalog, clock) == ["a.md"]
+
+
 def test_an_upload_is_leased_with_its_hash_and_metadata(catalog: Catalog, worker: Worker) -> None:
     catalog.record([present(content="one", metadata={"team": "ops"}, sign=signature(3))])
     leased = worker.lease()
@@ -217,8 +225,11 @@ def test_an_unknown_root_or_collection_is_refused_and_nothing_is_recorded(catalo
 def test_recording_an_absence_is_the_deletion(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
     worker.index("a.md", "one\ntwo")
     before = catalog.position()
+    wanted = catalog.status_of(document())
     version = catalog.record([absent()])[0]
     assert version is not None
+    assert wanted is not None
+    assert version > wanted.wanted_version
     assert (texts(catalog), state(catalog), pending(catalog, clock)) == ({}, DocumentState.DELETED, [])
     with catalog.snapshot() as snapshot:
         change = next(iter(snapshot.log(HOME, before)))

@@ -7,7 +7,7 @@ from dataclasses import replace
 from kit.builders import HOME, Worker, absent, chunk_texts, document, outcomes, present, root, texts
 
 from store.clock import SimulatedClock
-from store.model import Cause, ChangeKind, Committed, DocumentState, Ignored, Instant, Refusal, Refused, RootName, Signature, Version
+from store.model import Cause, ChangeKind, Committed, DocumentState, Held, Ignored, Instant, Refusal, Refused, RootName, Signature, Version
 from store.ports import Catalog
 
 
@@ -246,6 +246,26 @@ def test_a_second_move_to_the_same_name_lets_the_first_go(catalog: Catalog, work
     worker.finish("c.md", "two")
     assert texts(catalog) == {"c.md": "two"}
     assert state(catalog, "a.md") is DocumentState.DELETED
+
+
+def test_of_two_moves_from_one_name_the_later_takes_it_away(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
+    worker.index("a.md", "one")
+    catalog.record([present("b.md", moved_from="a.md")])
+    catalog.record([present("c.md", moved_from="a.md")])
+    assert worker.lease("b.md").moved_from is None
+    worker.finish("b.md", "one")
+    assert texts(catalog) == {"a.md": "one", "b.md": "one"}
+    worker.finish("c.md", "one")
+    assert (texts(catalog), pending(catalog, clock)) == ({"b.md": "one", "c.md": "one"}, [])
+
+
+def test_a_held_document_that_turns_up_renamed_is_held_no_more(catalog: Catalog, worker: Worker) -> None:
+    worker.index("old.md", "one")
+    catalog.record([Held(document("old.md"), Instant(1), "the folder is empty")])
+    catalog.record([present("new.md", moved_from="old.md")])
+    assert state(catalog, "old.md") is DocumentState.INDEXED
+    worker.finish("new.md", "one")
+    assert texts(catalog) == {"new.md": "one"}
 
 
 def test_an_edit_of_the_new_file_before_the_commit_is_still_the_move(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:

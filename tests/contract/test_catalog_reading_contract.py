@@ -289,6 +289,12 @@ def test_staged_vectors_live_as_long_as_their_session(catalog: Catalog, worker: 
     assert catalog.missing(HOME, space(), [key]) == {key}
 
 
+def test_the_sweep_ends_sessions_that_have_gone_silent(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
+    clock.advance(LEASE_SECONDS + 1)
+    catalog.sweep(clock.now(), DAY, LEASE_SECONDS)
+    assert not catalog.beat(worker.session_id, clock.now())
+
+
 def test_a_commit_that_relied_on_swept_vectors_is_refused(catalog: Catalog, worker: Worker, other: Worker, clock: SimulatedClock) -> None:
     key = input_hash("one")
     catalog.stage(other.session_id, HOME, space(), {key: vector_of(key)})
