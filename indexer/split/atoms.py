@@ -14,7 +14,6 @@ from enum import IntEnum
 from functools import lru_cache
 
 from indexer.split.clusters import cluster_starts, marks
-from indexer.split.thin import thinned
 
 
 class Level(IntEnum):
@@ -201,6 +200,8 @@ def _words(text: str, start: int, end: int, chars_max: int) -> Iterator[tuple[in
 
 
 def _append_clusters(fit: Atoms, text: str, start: int, end: int, level: int, chars_max: int) -> None:
+    from indexer.split.thin import thinned  # brings numpy, which a pass that finds nothing changed must not pay for
+
     starts = thinned(text, start, end, cluster_starts(text, start, end), chars_max)
     fit.starts += starts
     fit.ends += [*starts[1:], end]

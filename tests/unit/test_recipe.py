@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -48,3 +50,11 @@ def test_impossible_settings_cannot_be_built() -> None:
         SplitSettings(chars_max=100, chars_min=20, overlap_chars=51)
     with pytest.raises(ValueError, match="unknown strategy"):
         SplitSettings(strategy="magic")  # type: ignore[arg-type]
+
+
+def test_a_recipe_costs_no_library_that_a_pass_without_changes_must_not_pay_for() -> None:
+    script = (
+        "import sys, indexer.recipe as r; r.recipe_of(r.SplitSettings()); "
+        "print([m for m in ('numpy', 'yaml', 'markdown_it', 'selectolax', 'charset_normalizer') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
