@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -23,6 +24,8 @@ log = structlog.get_logger()
 LOOK_SECONDS = 0.05
 """Between looks at whether the children are warm, at the start only."""
 IDLE_SECONDS = 60.0
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""The fleet's parallelism is its processes: arithmetic threads of several workers only fight over the cores."""
 
 
 def serve(data: Path, config: Config, ready: Callable[[Mapping[str, object]], None], config_path: Path | None = None) -> int:
@@ -42,7 +45,8 @@ def serve(data: Path, config: Config, ready: Callable[[Mapping[str, object]], No
         requeue_abandoned(url, session_id, clock)
 
     command = [sys.executable, "-P", "-m", "workers.child", str(data), *([str(config_path)] if config_path else [])]
-    fleet = Fleet(command, config.workers.count, clock, on_death, lease_seconds=config.workers.lease_seconds)
+    environment = ONE_THREAD | os.environ
+    fleet = Fleet(command, config.workers.count, clock, on_death, lease_seconds=config.workers.lease_seconds, environment=environment)
     fleet.start()
     try:
         while fleet.ready < config.workers.count and not stopping.wait(LOOK_SECONDS):

@@ -65,8 +65,9 @@ def is_visible(connection: Connection, document_key: int) -> bool:
 
 def stay(connection: Connection, row: sqlite3.Row) -> None:
     """The document does not leave for another uri any more: the other one becomes a copy."""
-    connection.execute("UPDATE documents SET moved_from = NULL WHERE moved_from = ?", (row["document_key"],))
-    connection.execute("UPDATE documents SET moving_to = NULL WHERE document_key = ?", (row["document_key"],))
+    if row["moving_to"] is not None:
+        connection.execute("UPDATE documents SET moved_from = NULL WHERE document_key = ?", (row["moving_to"],))
+        connection.execute("UPDATE documents SET moving_to = NULL WHERE document_key = ?", (row["document_key"],))
 
 
 def free(connection: Connection, document_key: int) -> None:
