@@ -5,6 +5,7 @@ Used inside unbroken runs (a 5 MB line without a space), where every character w
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from itertools import pairwise
 
 import numpy as np
@@ -35,14 +36,17 @@ def thinned(text: str, start: int, end: int, places: range | list[int], chars_ma
             if place - last > radius:
                 kept.append(place)
                 last = place
-    return _filled(kept, places, end, chars_max)
+    return filled(kept, places, end, chars_max)
 
 
-def _filled(kept: list[int], places: range | list[int], end: int, chars_max: int) -> list[int]:
-    gaps = [(low, high) for low, high in pairwise([*kept, end]) if high - low > chars_max]
-    if not gaps:
-        return kept
-    return sorted({*kept, *(place for low, high in gaps for place in places if low < place < high)})
+def filled(kept: list[int], places: range | list[int], end: int, chars_max: int) -> list[int]:
+    """Returns `kept` with every place inside gaps longer than `chars_max`: only a text made against the hash has such gaps."""
+    full: list[int] = []
+    for low, high in pairwise([*kept, end]):
+        full.append(low)
+        if high - low > chars_max:
+            full += places[bisect_right(places, low) : bisect_left(places, high)]
+    return full
 
 
 def _greatest(text: str, start: int, end: int, low: int, high: int, radius: int, allowed: NDArray[np.bool_]) -> list[int]:

@@ -15,6 +15,7 @@ from indexer.split.boundaries import cuts_of
 from indexer.split.clusters import cluster_starts
 from indexer.split.cut import SplitSettings, cut
 from indexer.split.text import split_text
+from indexer.split.thin import filled
 from store.model import Block, BlockKind, Heading, LoadedText, PageStart, Piece
 
 MEDIA_TYPES = st.sampled_from(["text/plain", "text/csv", "text/markdown"])
@@ -147,6 +148,23 @@ def test_repeats_give_equal_large_pieces_and_one_more_costs_at_most_two(line: st
     before = chunks(2000)
     assert sorted(map(len, before))[len(before) // 2] > 600
     assert all(len(set(chunks(count)) - set(before)) <= 2 for count in range(2001, 2012))
+
+
+def test_repeated_paragraphs_are_gathered_until_the_next_would_not_fit() -> None:
+    paragraph = " ".join(f"Word{n}" for n in range(62)) + "."
+    text = "\n\n".join([paragraph] * 50)
+    assert {len(chunk) for chunk in texts(text, pieces(text))[:-1]} == {2 * len(paragraph) + 2}
+
+
+def test_a_mark_after_a_sentence_end_stays_with_it() -> None:
+    text = "好！\ufe0f再来。好"
+    atoms = prose_atoms(text, 0, len(text))
+    assert [text[start:end] for start, end in zip(atoms.starts, atoms.ends, strict=True)] == ["好！\ufe0f再来。", "好"]
+
+
+def test_no_gap_between_places_is_longer_than_the_limit_where_there_are_places() -> None:
+    assert filled([0, 10, 50], range(0, 60), 60, 20) == [0, *range(10, 51)]
+    assert filled([0, 10, 50], [0, 10, 30, 50], 60, 20) == [0, 10, 30, 50]
 
 
 @settings(max_examples=60, deadline=None)
