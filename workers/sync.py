@@ -37,11 +37,12 @@ from store.model import (
     Vanished,
     Verdict,
 )
-from store.ports import Catalog
+from store.ports import Catalog, Tally
 from workers.draft import Draft, Fetch, Premises, draft_document, indexed_of
 from workers.embed import Embedded, embed_missing, embedding_tallies, failure_of, spaces_of
 from workers.entry import DocumentsQuarantined
 from workers.retry import Quarantine, RetryAt, decide
+from workers.stages import Stage, StageTimes
 
 log = structlog.get_logger()
 
@@ -65,6 +66,8 @@ class Bench:
     batch_texts_max: int
     committed: Callable[[], None] = lambda: None
     """Called after each commit: rings the bell."""
+    leave: Callable[[], None] = lambda: None
+    """Ends this worker process after the job: another one starts, and its session's leases are free."""
     passes_through: tuple[type[BaseException], ...] = ()
     """Exceptions that are the job's, not a document's: the queue's time limit."""
 
@@ -87,23 +90,36 @@ class Report:
 
 def run_job(bench: Bench, documents: Sequence[DocumentId]) -> None:
     """What RQ calls. Raises DocumentsQuarantined at the end when some were, so that the dashboard shows the job as failed."""
-    report = sync_documents(bench, documents)
+    times = StageTimes(bench.clock)
+    outcome = "broken"
+    try:
+        report = sync_documents(bench, documents, times)
+        outcome = "quarantined" if report.quarantined else "done"
+    finally:
+        bench.catalog.add_tallies([Tally("evercurrent_jobs_total", (("outcome", outcome),), 1), *times.tallies()])
     if report.quarantined:
         first = report.quarantined[0]
         raise DocumentsQuarantined(count=len(report.quarantined), documents=len(documents), first=f"{first.document.uri}: {first.message}")
 
 
-def sync_documents(bench: Bench, documents: Sequence[DocumentId]) -> Report:
+def sync_documents(bench: Bench, documents: Sequence[DocumentId], times: StageTimes | None = None) -> Report:
     """Brings the documents level with their source, as far as they still want work and nobody else holds them."""
+    times = times or StageTimes(bench.clock)
     report = Report()
     todo = list(documents)
     for _ in range(ATTEMPTS_IN_A_JOB_MAX):
-        leased = bench.catalog.lease(todo, bench.session_id, bench.clock.now(), bench.lease_seconds)
+        with times.timed(Stage.LEASE):
+            leased = bench.catalog.lease(todo, bench.session_id, bench.clock.now(), bench.lease_seconds)
         report.not_leased += len(todo) - len(leased)
         if not leased:
             break
-        outcomes = outcomes_of(bench, leased)
-        verdicts = bench.catalog.commit(bench.session_id, outcomes, bench.clock.now())
+        try:
+            outcomes = outcomes_of(bench, leased, times)
+            with times.timed(Stage.COMMIT):
+                verdicts = bench.catalog.commit(bench.session_id, outcomes, bench.clock.now())
+        except BaseException as error:
+            give_back(bench, leased, error)
+            raise
         bench.committed()
         report.outcomes += zip(outcomes, verdicts, strict=True)
         log_outcomes(outcomes, verdicts)
@@ -117,15 +133,32 @@ def plan_again(verdict: Verdict) -> bool:
     return isinstance(verdict, Refused) and verdict.reason in (Refusal.RECORDS_CHANGED, Refusal.VECTORS_MISSING)
 
 
-def outcomes_of(bench: Bench, leased: Sequence[LeasedDocument]) -> list[Outcome]:
+def give_back(bench: Bench, leased: Sequence[LeasedDocument], error: BaseException) -> None:
+    """A job that breaks leaves no document leased: each is tried again later, or set aside when it was tried often enough.
+
+    When not even that can be recorded the process leaves, which frees its leases.
+    """
+    log.error("job_gave_back", documents=len(leased), error=type(error).__name__, reason=str(error)[:200])
+    try:
+        if isinstance(error, Corrupt):
+            raise error
+        reason = error if isinstance(error, Transient) else InternalFault(kind=type(error).__name__)
+        bench.catalog.commit(bench.session_id, [failed(bench, document, reason) for document in leased], bench.clock.now())
+    except EvercurrentError as second:
+        log.error("worker_leaves", code=second.code, reason=second.message)
+        bench.leave()
+
+
+def outcomes_of(bench: Bench, leased: Sequence[LeasedDocument], times: StageTimes) -> list[Outcome]:
     """One outcome a leased document: whatever one does, the others get theirs."""
     builds = {home: builds_of(bench, home) for home in {document.document.home for document in leased}}
     premises = premises_of(bench, leased, builds)
     ready: dict[DocumentId, Outcome | Draft] = {}
     for document in leased:
-        ready[document.document] = draft_or_outcome(bench, document, builds[document.document.home], premises[document.document])
+        ready[document.document] = draft_or_outcome(bench, document, builds[document.document.home], premises[document.document], times)
     drafts = [draft for draft in ready.values() if isinstance(draft, Draft)]
-    ready.update((outcome.document, outcome) for outcome in embed_drafts(bench, drafts))
+    with times.timed(Stage.EMBED):
+        ready.update((outcome.document, outcome) for outcome in embed_drafts(bench, drafts))
     return [outcome for outcome in ready.values() if not isinstance(outcome, Draft)]
 
 
@@ -154,9 +187,14 @@ def premises_of(
     }
 
 
-def draft_or_outcome(bench: Bench, leased: LeasedDocument, builds: Sequence[Build], premises: Premises) -> Draft | Outcome:
+def draft_or_outcome(
+    bench: Bench, leased: LeasedDocument, builds: Sequence[Build], premises: Premises, times: StageTimes
+) -> Draft | Outcome:
     try:
-        return draft_document(leased, bench.fetch(leased), builds, premises)
+        with times.timed(Stage.FETCH):
+            fetched = bench.fetch(leased)
+        with times.timed(Stage.DRAFT):
+            return draft_document(leased, fetched, builds, premises)
     except bench.passes_through:
         raise
     except SourceVanished as error:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -55,6 +57,7 @@ def open_bench(
                 attempts_max=config.workers.attempts_max,
                 batch_texts_max=config.indexer.embedding.batch_texts_max,
                 committed=lambda: bell.ring(Topic.COMMIT),
+                leave=lambda: os.kill(os.getpid(), signal.SIGTERM),
                 passes_through=passes_through,
             )
     finally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from store.ports import Tally
 
 FRESHNESS_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
@@ -19,10 +21,12 @@ def outcome_tallies(outcome: str, *, embedded: int = 0, reused: int = 0, vector_
 
 
 def freshness_tallies(seconds: float) -> list[Tally]:
-    """One observation of `evercurrent_freshness_seconds`: the smallest bucket it fits (the reader accumulates), sum and count."""
-    bucket = next((bound for bound in FRESHNESS_SECONDS if seconds <= bound), float("inf"))
-    return [
-        Tally("evercurrent_freshness_seconds_bucket", (("le", "+Inf" if bucket == float("inf") else f"{bucket:g}"),), 1),
-        Tally("evercurrent_freshness_seconds_sum", (), seconds),
-        Tally("evercurrent_freshness_seconds_count", (), 1),
-    ]
+    """One observation of `evercurrent_freshness_seconds`."""
+    return histogram_tallies("evercurrent_freshness_seconds", seconds, FRESHNESS_SECONDS)
+
+
+def histogram_tallies(name: str, seconds: float, bounds: Sequence[float], labels: tuple[tuple[str, str], ...] = ()) -> list[Tally]:
+    """One observation of a histogram: the smallest bucket it fits (the reader adds them up), sum and count."""
+    bound = next((bound for bound in bounds if seconds <= bound), None)
+    bucket = tuple(sorted((*labels, ("le", "+Inf" if bound is None else f"{bound:g}"))))
+    return [Tally(f"{name}_bucket", bucket, 1), Tally(f"{name}_sum", labels, seconds), Tally(f"{name}_count", labels, 1)]

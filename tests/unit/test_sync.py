@@ -11,7 +11,7 @@ from kit.pipeline import HOME, Pipeline, paragraphs
 from store.catalog.sqlite import SqliteCatalog
 from store.clock import SystemClock
 from store.config import EmbeddingTable, SplitTable
-from store.errors import EmbedderRateLimited, EmbedderUnavailable
+from store.errors import CatalogCorrupt, EmbedderRateLimited, EmbedderUnavailable
 from store.model import Absent, Cause, Failed, Indexed, Position, Refusal, Refused, Seq
 from workers.entry import DocumentsQuarantined
 from workers.sync import run_job, sync_documents
@@ -268,3 +268,50 @@ def test_another_space_is_embedded_beside_and_never_mixed(pipeline: Pipeline) ->
     assert (len(first.sent), len(pipeline.embedder.sent)) == (2, 2)
     assert pipeline.catalog.switch(HOME, pipeline.clock.now())
     assert list(pipeline.catalog.findings()) == []
+
+
+def test_a_job_is_counted_with_its_outcome_and_its_stages(pipeline: Pipeline) -> None:
+    pipeline.write("a.md", paragraphs("A"))
+    pipeline.reconcile()
+    run_job(pipeline.bench, [pipeline.document("a.md")])
+    counted = {(tally.name, tally.labels): tally.value for tally in pipeline.catalog.tallies()}
+    assert counted["evercurrent_jobs_total", (("outcome", "done"),)] == 1
+    stages = {labels[0][1] for name, labels in counted if name == "evercurrent_stage_seconds_count"}
+    assert stages == {"lease", "fetch", "draft", "embed", "commit"}
+
+
+def test_a_job_that_breaks_is_counted_as_broken(pipeline: Pipeline) -> None:
+    pipeline.write("a.md", paragraphs("A"))
+    pipeline.reconcile()
+
+    class TimeIsOut(Exception):
+        pass
+
+    pipeline.bench.passes_through = (TimeIsOut,)
+
+    def run_out(_number: int) -> None:
+        raise TimeIsOut
+
+    pipeline.embedder.before_call = run_out
+    with pytest.raises(TimeIsOut):
+        run_job(pipeline.bench, [pipeline.document("a.md")])
+    assert ("evercurrent_jobs_total", (("outcome", "broken"),)) in {(tally.name, tally.labels) for tally in pipeline.catalog.tallies()}
+    status = pipeline.catalog.status_of(pipeline.document("a.md"))
+    assert status is not None
+    assert (status.state, status.code, status.attempts) == ("pending", "internal", 1)
+    assert pipeline.catalog.leased(pipeline.clock.now(), 10) == set(), "a broken job leaves nothing leased"
+
+
+def test_a_worker_that_cannot_even_give_back_leaves(pipeline: Pipeline) -> None:
+    pipeline.write("a.md", paragraphs("A"))
+    pipeline.reconcile()
+    left: list[str] = []
+    pipeline.bench.leave = lambda: left.append("left")
+
+    def damaged(_number: int) -> None:
+        raise CatalogCorrupt(path="catalog", reason="planted")
+
+    pipeline.embedder.before_call = damaged
+    with pytest.raises(CatalogCorrupt):
+        run_job(pipeline.bench, [pipeline.document("a.md")])
+    assert left == ["left"]
