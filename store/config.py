@@ -107,7 +107,7 @@ class RetrieverHttpTable(_Table):
 
 class RetrieverTable(_Table):
     http: RetrieverHttpTable = RetrieverHttpTable()
-    dense_weight: float = Field(0.6, ge=0, le=1, description="Share of the dense score in hybrid search.")
+    dense_weight: float = Field(0.7, ge=0, le=1, description="Share of the dense score in hybrid search.")
     fetch_k: int = Field(100, ge=1, le=10_000, description="Candidates that each side hands to the fusion.")
     k_max: int = Field(1000, ge=1, description="Largest k of a query.")
     behind_seconds_max: float = Field(5, gt=0, description="Patience for the replica to reach the head.")
