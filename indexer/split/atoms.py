@@ -97,8 +97,9 @@ def _is_torn(text: str, at: int) -> bool:
 
 _LINE_END = re.compile(r"\n\s*+")
 _ITEM_SIGNS = frozenset("-*+•|>#")
-_CLAUSE_SIGNS = frozenset(",;:，；：、—)")
-_TOKEN = re.compile(r"[^\s，；：、]++[，；：、]*+|[，；：、]++")
+_CLAUSE_END = re.compile(rf"[.!?,;:—][{_CLOSERS}*_`]{{0,3}}+\s++|[，；：、—]++\s*+")
+"""Where an over-long sentence is cut first: also at the dot of a text that has no capital letters."""
+_TOKEN = re.compile(r"\S++")
 
 
 def prose_atoms(text: str, start: int, end: int) -> Atoms:
@@ -163,30 +164,45 @@ def _close(atoms: Atoms, text: str, at: int, end: int, level: int) -> None:
 
 
 def fitted(text: str, atoms: Atoms, chars_max: int) -> Atoms:
-    """Returns atoms no longer than `chars_max`, single clusters apart: over-long ones become clauses, words and clusters."""
+    """Returns atoms no longer than `chars_max`, single clusters apart: over-long ones become clauses, these words, these clusters."""
     long = [i for i in range(len(atoms)) if atoms.ends[i] - atoms.starts[i] > chars_max]
     if not long:
         return atoms
     fit, at = Atoms(), 0
     for i in long:
         fit.extend(atoms.between(at, i))
-        _append_words(fit, text, atoms.starts[i], atoms.ends[i], atoms.levels[i], chars_max)
+        _append_clauses(fit, text, atoms.starts[i], atoms.ends[i], atoms.levels[i], chars_max)
         at = i + 1
     fit.extend(atoms.between(at, len(atoms)))
     return fit
 
 
-def _append_words(fit: Atoms, text: str, start: int, end: int, level: int, chars_max: int) -> None:
+def _append_clauses(fit: Atoms, text: str, start: int, end: int, level: int, chars_max: int) -> None:
+    at = start
+    for match in _CLAUSE_END.finditer(text, start, end):
+        if match.end() == end or _is_torn(text, match.end()):
+            continue
+        separator = match.group()
+        _append_clause(fit, text, at, match.start() + len(separator.rstrip()), level, chars_max)
+        at = match.end()
+        level = Level.SENTENCE if separator[0] in ".!?" else Level.CLAUSE
+    _append_clause(fit, text, at, end, level, chars_max)
+
+
+def _append_clause(fit: Atoms, text: str, start: int, end: int, level: int, chars_max: int) -> None:
+    if end - start <= chars_max:
+        fit.append(start, end, level)
+        return
     for word_start, word_end in _words(text, start, end, chars_max):
         if word_end - word_start > chars_max:
             _append_clusters(fit, text, word_start, word_end, level, chars_max)
         else:
             fit.append(word_start, word_end, level)
-        level = Level.CLAUSE if text[word_end - 1] in _CLAUSE_SIGNS else Level.WORD
+        level = Level.WORD
 
 
 def _words(text: str, start: int, end: int, chars_max: int) -> Iterator[tuple[int, int]]:
-    """Runs between spaces and after clause signs; a mark that follows a space keeps it, where that fits."""
+    """Runs between spaces; a mark that follows a space keeps it, where that fits."""
     at = until = start
     for match in _TOKEN.finditer(text, start, end):
         if match.start() > start and _is_torn(text, match.start()) and match.end() - at <= chars_max:

@@ -121,6 +121,18 @@ def test_a_dot_before_a_small_letter_ends_no_sentence() -> None:
     assert texts(text, pieces(text, 30, 0)) == ["See e.g. the manual, please.", "Then go on with it."]
 
 
+def test_a_long_text_without_capital_letters_is_still_cut_at_its_dots() -> None:
+    text = " ".join(f"the flow over plate {n}, at rest, is laminar . the wing is not ." for n in range(60))
+    assert all(chunk.endswith(".") for chunk in texts(text, pieces(text, 300, 75)))
+
+
+def test_an_over_long_sentence_is_cut_at_its_clauses_and_then_at_its_words() -> None:
+    clauses = "，".join("甲乙丙丁戊己庚辛" for _ in range(40)) + "。"
+    assert all(len(chunk) % 9 == 0 for chunk in texts(clauses, pieces(clauses, 60, 15)))
+    words = " ".join(f"w{n:03}" for n in range(300))
+    assert " ".join(texts(words, pieces(words, 60, 15))) == words
+
+
 def test_wrapped_lines_are_joined_rather_than_sentences_torn() -> None:
     text = "One sentence that is\nwrapped over lines. Another\nsentence, wrapped as well."
     assert texts(text, pieces(text, 48, 10)) == ["One sentence that is\nwrapped over lines.", "Another\nsentence, wrapped as well."]
