@@ -45,7 +45,7 @@ def own_metadata(raw: Mapping[Any, Any], text: str) -> OwnMetadata:
     for key, value in raw.items():
         name = clean(str(key)).strip()
         try:
-            values[name] = _json_value(value, _DEPTH_MAX)
+            values[name] = _json_value(value)
         except _Unfit as unfit:
             faults.append(_dropped(name, str(unfit)))
     title, language = _taken(values, "title"), _taken(values, "language") or _taken(values, "lang")
@@ -92,30 +92,36 @@ def _dropped(name: str, reason: str) -> Fault:
     return Fault("metadata_dropped", f"The metadata {name[:80]!r} is left out: {reason}.")
 
 
-def _json_value(value: object, depth: int) -> Any:
-    if depth == 0:
-        raise _Unfit("it is nested too deeply")
-    match value:
-        case None | bool() | int():
-            return value
-        case str():
-            return clean(value)
-        case float():
-            if not math.isfinite(value):
-                raise _Unfit("it is not a finite number")
-            return value
-        case datetime() | date() | time():
-            return value.isoformat()
-        case list() | tuple() | set() | frozenset():
-            _refuse_many(value)
-            return [_json_value(part, depth - 1) for part in value]
-        case dict():
-            _refuse_many(value)
-            return {clean(str(key)): _json_value(part, depth - 1) for key, part in value.items()}
-        case _:
-            raise _Unfit(f"its type {type(value).__name__} has no JSON form")
+def _json_value(value: object) -> Any:
+    return _Conversion().convert(value, _DEPTH_MAX)
 
 
-def _refuse_many(parts: Any) -> None:
-    if len(parts) > METADATA_BYTES_MAX // 2:
-        raise _Unfit("it has too many parts")
+class _Conversion:
+    """One value on its way to JSON. Parts are counted: aliases can make a short YAML text stand for millions of them."""
+
+    def __init__(self) -> None:
+        self._parts = 0
+
+    def convert(self, value: object, depth: int) -> Any:
+        self._parts += 1
+        if depth == 0 or self._parts > METADATA_BYTES_MAX:
+            raise _Unfit("it is nested too deeply or has too many parts")
+        match value:
+            case None | bool() | int():
+                return value
+            case str():
+                return clean(value)
+            case float():
+                if not math.isfinite(value):
+                    raise _Unfit("it is not a finite number")
+                return value
+            case datetime() | date() | time():
+                return value.isoformat()
+            case set() | frozenset():
+                return [self.convert(part, depth - 1) for part in sorted(value, key=repr)]
+            case list() | tuple():
+                return [self.convert(part, depth - 1) for part in value]
+            case dict():
+                return {clean(str(key)): self.convert(part, depth - 1) for key, part in value.items()}
+            case _:
+                raise _Unfit(f"its type {type(value).__name__} has no JSON form")

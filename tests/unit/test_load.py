@@ -176,6 +176,10 @@ def test_metadata_beyond_the_limits_is_dropped_and_said() -> None:
     assert len(odd.faults) == 4
 
 
+def test_a_yaml_set_has_one_order_in_every_process() -> None:
+    assert markdown("---\nkinds: !!set {b, a, c}\n---\nText").metadata == {"kinds": ["a", "b", "c"]}
+
+
 def test_an_alias_bomb_in_front_matter_is_no_bomb() -> None:
     lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x]"] + [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
     loaded = markdown("---\n" + "\n".join(lines) + "\n---\nText")
