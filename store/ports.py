@@ -126,7 +126,7 @@ class Ledger(Protocol):
 
     def pending(self, limit: int, now: Instant) -> list[PendingDocument]:
         """Documents that want work now (wanted > indexed or a build missing; retry_at reached; not quarantined; no live lease), by
-        urgency, then oldest notice."""
+        urgency, then oldest notice. Within an urgency namespaces take turns, so that one with a backlog leaves room for the others."""
         ...
 
     def sightings(self, root: Root, prefix: str = "") -> Iterable[Sighting]:

@@ -90,6 +90,14 @@ def test_the_oldest_unserved_notice_and_the_most_urgent_count(catalog: Catalog, 
     assert (waiting.noticed_at, waiting.urgency) == (Instant(5), Urgency.URGENT)
 
 
+def test_a_namespace_with_a_backlog_leaves_room_for_the_others(catalog: Catalog, clock: SimulatedClock) -> None:
+    tenant = home_of(namespace="tenant")
+    furnish(catalog, tenant)
+    catalog.record([present(f"{number:03}.md", noticed_at=number, urgency=Urgency.BULK) for number in range(50)])
+    catalog.record([present("late.md", home=tenant, noticed_at=99, urgency=Urgency.BULK)])
+    assert pending(catalog, clock, limit=4) == ["000.md", "late.md", "001.md", "002.md"]
+
+
 def test_a_served_notice_counts_no_more(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
     worker.index("a.md", "one", noticed_at=5.0)
     catalog.record([present(noticed_at=50)])

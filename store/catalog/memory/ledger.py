@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import assert_never
 
 from store.catalog.memory.tables import DocumentRow, Notice, Tables
+from store.catalog.turns import take_turns
 from store.catalog.visible import with_own_metadata
 from store.errors import Misuse
 from store.model import (
@@ -54,7 +55,7 @@ class MemoryLedger:
                 for row in tables.documents.values()
                 if tables.wants_work(row) and (row.retry_at is None or row.retry_at <= now) and not has_live_lease(tables, row, now)
             ]
-        return sorted(due, key=lambda document: (document.urgency, document.noticed_at))[:limit]
+        return take_turns(due)[:limit]
 
     def sightings(self, root: Root, prefix: str = "") -> Iterable[Sighting]:
         """A document that is about to leave for its new uri is left out: its source no longer has it, and that is known."""

@@ -23,6 +23,7 @@ from store.catalog.sqlite.keys import (
 )
 from store.catalog.sqlite.moves import find_moved, move
 from store.catalog.sqlite.tombs import add_tallies, bury, stay
+from store.catalog.turns import take_turns
 from store.errors import Misuse
 from store.model import (
     Absent,
@@ -70,27 +71,13 @@ class SqliteLedger:
         return versions
 
     def pending(self, limit: int, now: Instant) -> list[PendingDocument]:
-        with self._database.read() as connection:
-            rows = connection.execute(
-                "SELECT n.name AS namespace, c.name AS collection, d.uri, d.wanted_version, d.noticed_at, d.urgency, d.cause, d.attempts"
-                " FROM documents d JOIN collections c USING (collection_key) JOIN namespaces n USING (namespace_key)"
-                " WHERE d.wants_work = 1 AND (d.retry_at IS NULL OR d.retry_at <= ?)"
-                " AND (d.session_id IS NULL OR NOT EXISTS"
-                " (SELECT 1 FROM sessions s WHERE s.session_id = d.session_id AND s.beat_at > ? - d.lease_seconds))"
-                " ORDER BY d.urgency, d.noticed_at, d.document_key LIMIT ?",
-                (now, now, limit),
+        with self._database.pinned() as connection:
+            collections = connection.execute(
+                "SELECT c.collection_key, n.name AS namespace, c.name AS collection FROM collections c JOIN namespaces n"
+                " USING (namespace_key)"
             ).fetchall()
-        return [
-            PendingDocument(
-                DocumentId(Namespace(row["namespace"]), CollectionName(row["collection"]), Uri(row["uri"])),
-                Version(row["wanted_version"]),
-                Instant(row["noticed_at"]),
-                Urgency(row["urgency"]),
-                Cause(row["cause"]),
-                row["attempts"],
-            )
-            for row in rows
-        ]
+            waiting = [row for collection in collections for row in waiting_rows(connection, collection, limit, now)]
+        return take_turns(waiting)[:limit]
 
     def sightings(self, root: Root, prefix: str = "") -> Iterable[Sighting]:
         with self._database.read() as connection:
@@ -193,6 +180,22 @@ def read_batch(connection: Connection, intents: Sequence[Intent]) -> Batch:
     moved = {intent.moved_from: document_row(connection, intent.moved_from) for intent in presents if intent.moved_from is not None}
     belongings = {document: Belongings(row["own_metadata"], row["acl"]) for document, row in moved.items() if row is not None}
     return Batch(frozenset(intent.document for intent in presents), belongings)
+
+
+def waiting_rows(connection: Connection, collection: sqlite3.Row, limit: int, now: Instant) -> list[PendingDocument]:
+    home = CollectionId(Namespace(collection["namespace"]), CollectionName(collection["collection"]))
+    rows = connection.execute(
+        "SELECT uri, wanted_version, noticed_at, urgency, cause, attempts FROM documents d"
+        " WHERE collection_key = ? AND wants_work = 1 AND (retry_at IS NULL OR retry_at <= ?)"
+        " AND (session_id IS NULL OR NOT EXISTS"
+        " (SELECT 1 FROM sessions s WHERE s.session_id = d.session_id AND s.beat_at > ? - d.lease_seconds))"
+        " ORDER BY urgency, noticed_at, document_key LIMIT ?",
+        (collection["collection_key"], now, now, limit),
+    )
+    return [
+        PendingDocument(home.document(uri), Version(version), Instant(noticed_at), Urgency(urgency), Cause(cause), attempts)
+        for uri, version, noticed_at, urgency, cause, attempts in rows
+    ]
 
 
 def record_intent(connection: Connection, intent: Intent, now: Instant, batch: Batch) -> Version | None:

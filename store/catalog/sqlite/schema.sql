@@ -92,7 +92,7 @@ CREATE TABLE documents (
     fence           INTEGER NOT NULL DEFAULT 0,
     UNIQUE (collection_key, uri)
 ) STRICT;
-CREATE INDEX documents_waiting ON documents (urgency, noticed_at) WHERE wants_work = 1;
+CREATE INDEX documents_waiting ON documents (collection_key, urgency, noticed_at) WHERE wants_work = 1;
 CREATE INDEX documents_leased ON documents (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX documents_of_root ON documents (root_key, uri);
 
