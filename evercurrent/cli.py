@@ -39,6 +39,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     speak_utf8()
     log_nowhere()
     try:
+        if not given:
+            run_command(VERBS, HIDDEN, ["--help"])
+            return EXIT_MISUSE
         return run_command(VERBS, HIDDEN, given)
     except EvercurrentError as error:
         return complain(error.code, error.message, EXIT_MISUSE if isinstance(error, Misuse) else EXIT_UNFINISHED, as_json)

@@ -48,6 +48,8 @@ class Product:
     data: Path
     settings: dict[str, str] = field(default_factory=dict)
     cwd: Path | None = None
+    command: tuple[str, ...] = COMMAND
+    """What starts it; another one than COMMAND plants faults."""
 
     def environment(self) -> dict[str, str]:
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("EVERCURRENT_")}
@@ -55,7 +57,7 @@ class Product:
 
     def run(self, *arguments: str, seconds_max: float = PATIENCE_SECONDS) -> Answer:
         done = subprocess.run(
-            [*COMMAND, *arguments],
+            [*self.command, *arguments],
             env=self.environment(),
             cwd=self.cwd or self.data.parent,
             capture_output=True,
@@ -78,7 +80,7 @@ class Product:
         log = self.data.parent / f"{self.data.name}-up.log"
         with log.open("wb") as output:
             process = subprocess.Popen(
-                [*COMMAND, "up", *paths], env=self.environment(), cwd=self.cwd or self.data.parent, stdout=output, stderr=output
+                [*self.command, "up", *paths], env=self.environment(), cwd=self.cwd or self.data.parent, stdout=output, stderr=output
             )
         try:
             await_state(lambda: self._ready(process, log), "up is ready")
