@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from evercurrent.call import Call
 from evercurrent.command_line import Argument, Option
-from evercurrent.say import for_people, say, say_json, say_table
+from evercurrent.say import for_people, note, say, say_json, say_table
 from evercurrent.verbs_sync import read
 from store.errors import Misuse, QueryRejected
 
@@ -38,7 +38,26 @@ def search(
         say_json(answer)
     else:
         say_hits(answer)
+        for line in remarks_on(answer, pending_documents(call)):
+            note(line)
     return 0
+
+
+def remarks_on(answer: dict[str, Any], pending: int) -> list[str]:
+    """What a person should know about an answer: that nothing was found, that a side was missing, that more is on its way."""
+    remarks = [] if answer["hits"] else ["Nothing was found."]
+    if answer["degraded"]:
+        remarks.append(f"Answered without: {', '.join(answer['degraded'])}.")
+    if pending:
+        remarks.append(f"{pending} document{' is' if pending == 1 else 's are'} still being indexed; search again in a moment.")
+    return remarks
+
+
+def pending_documents(call: Call) -> int:
+    from store.model import DocumentState
+
+    with read(call) as catalog:
+        return catalog.counts(call.home).states.get(DocumentState.PENDING, 0) if call.need_collection(catalog) else 0
 
 
 def status(
@@ -187,10 +206,6 @@ def say_hits(answer: dict[str, Any]) -> None:
         headings = hit["metadata"].get("headings") or []
         console.print(head + Text("  " + " › ".join(map(str, headings)), style="cyan") if headings else head)
         console.print(Text("   " + snippet(hit["text"])))
-    if not answer["hits"]:
-        console.print("No hits.")
-    if answer["degraded"]:
-        console.print(Text(f"Answered without: {', '.join(answer['degraded'])}", style="yellow"))
 
 
 def snippet(text: str) -> str:

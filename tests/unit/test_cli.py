@@ -139,3 +139,15 @@ def test_the_data_folder_is_known_even_of_a_line_that_was_not_understood(monkeyp
     assert data_folder_of(["--data=e"]).path == Path("e")
     monkeypatch.setenv("EVERCURRENT_DATA", "f")
     assert data_folder_of([]).path == Path("f")
+
+
+def test_an_empty_answer_says_what_is_still_on_its_way() -> None:
+    from evercurrent.verbs_look import remarks_on
+
+    empty = {"hits": [], "degraded": []}
+    assert remarks_on(empty, 0) == ["Nothing was found."]
+    assert remarks_on(empty, 12) == ["Nothing was found.", "12 documents are still being indexed; search again in a moment."]
+    assert remarks_on({"hits": [{}], "degraded": ["dense"]}, 1) == [
+        "Answered without: dense.",
+        "1 document is still being indexed; search again in a moment.",
+    ]
