@@ -7,8 +7,10 @@ out. Texts are compressed and layouts encoded before the write lock is taken.
 from __future__ import annotations
 
 import sqlite3
+from collections import defaultdict
 from collections.abc import Collection as Several
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import assert_never
 
 from store.catalog.layouts import decode_layout
@@ -47,6 +49,7 @@ from store.model import (
     Verdict,
     Version,
 )
+from store.ports import Tally
 
 Connection = sqlite3.Connection
 
@@ -75,7 +78,10 @@ class SqliteCommits:
     def commit(self, session_id: SessionId, outcomes: Sequence[Outcome], now: Instant) -> list[Verdict]:
         prepared = [prepare(outcome) for outcome in outcomes]
         with self._database.write() as connection:
-            return [carry_out(connection, session_id, outcome, ready, now) for outcome, ready in zip(outcomes, prepared, strict=True)]
+            job = Job(connection, session_id, now)
+            verdicts = [carry_out(job, outcome, ready) for outcome, ready in zip(outcomes, prepared, strict=True)]
+            add_tallies(connection, job.tallies())
+            return verdicts
 
     def sweep(self, now: Instant, retention_seconds: float, lease_seconds: float) -> int:
         return sweep_catalog(self._database, now, retention_seconds, lease_seconds)
@@ -118,24 +124,55 @@ def chunk_records(connection: Connection, document_key: int, build_key: int) -> 
 # --- committing ---------------------------------------------------------------------------------------------
 
 
-def carry_out(connection: Connection, session_id: SessionId, outcome: Outcome, prepared: tuple[PreparedCut, ...], now: Instant) -> Verdict:
-    row = document_row(connection, outcome.document)
-    collection = collection_row(connection, outcome.document.home)
-    if row is None or collection is None or row["fence"] != outcome.fence or row["session_id"] != session_id:
-        return refuse(connection, row, session_id, _late_reason(row))
+@dataclass(slots=True)
+class Job:
+    """What the outcomes of one commit share: its transaction, who commits and when, rows that hold for all, counters written once."""
+
+    connection: Connection
+    session_id: SessionId
+    now: Instant
+    _counted: defaultdict[tuple[str, tuple[tuple[str, str], ...]], float] = field(default_factory=lambda: defaultdict(float))
+    _collections: dict[CollectionId, sqlite3.Row | None] = field(default_factory=dict)
+    _scopes: dict[int, tuple[int, int]] = field(default_factory=dict)
+
+    def count(self, tallies: Iterable[Tally]) -> None:
+        for tally in tallies:
+            self._counted[tally.name, tally.labels] += tally.value
+
+    def tallies(self) -> list[Tally]:
+        return [Tally(name, labels, value) for (name, labels), value in self._counted.items()]
+
+    def collection(self, home: CollectionId) -> sqlite3.Row | None:
+        if home not in self._collections:
+            self._collections[home] = collection_row(self.connection, home)
+        return self._collections[home]
+
+    def scope(self, collection: sqlite3.Row, build_key: int) -> tuple[int, int]:
+        """(namespace_key, space_key) of the build's vectors."""
+        if build_key not in self._scopes:
+            found = self.connection.execute("SELECT space_key FROM builds WHERE build_key = ?", (build_key,)).fetchone()
+            self._scopes[build_key] = collection["namespace_key"], found[0]
+        return self._scopes[build_key]
+
+
+def carry_out(job: Job, outcome: Outcome, prepared: tuple[PreparedCut, ...]) -> Verdict:
+    row = document_row(job.connection, outcome.document)
+    collection = job.collection(outcome.document.home)
+    if row is None or collection is None or row["fence"] != outcome.fence or row["session_id"] != job.session_id:
+        return refuse(job, row, _late_reason(row))
     if not row["wanted"]:
-        return refuse(connection, row, session_id, Refusal.WANTED_ABSENT)
+        return refuse(job, row, Refusal.WANTED_ABSENT)
     if outcome.version <= row["indexed_version"] and row["build_key"] == target_build(collection):
-        return refuse(connection, row, session_id, Refusal.VERSION_INDEXED)
+        return refuse(job, row, Refusal.VERSION_INDEXED)
     match outcome:
         case Indexed():
-            return commit_indexed(connection, session_id, outcome, prepared, row, collection, now)
+            return commit_indexed(job, outcome, prepared, row, collection)
         case Unchanged():
-            return commit_unchanged(connection, outcome, row, collection)
+            return commit_unchanged(job, outcome, row, collection)
         case Failed():
-            return commit_failed(connection, outcome, row, collection, now)
+            return commit_failed(job, outcome, row, collection)
         case Vanished():
-            return commit_vanished(connection, outcome, row, collection, now)
+            return commit_vanished(job.connection, outcome, row, collection, job.now)
         case _:
             assert_never(outcome)
 
@@ -144,57 +181,49 @@ def _late_reason(row: sqlite3.Row | None) -> Refusal:
     return Refusal.WANTED_ABSENT if row is None or not row["wanted"] else Refusal.FENCE_OLD
 
 
-def refuse(connection: Connection, row: sqlite3.Row | None, session_id: SessionId, reason: Refusal) -> Refused:
+def refuse(job: Job, row: sqlite3.Row | None, reason: Refusal) -> Refused:
     """A document's lease ends with its outcome, refused ones included; another session's lease is left alone."""
     if row is not None:
-        connection.execute(
-            "UPDATE documents SET session_id = NULL WHERE document_key = ? AND session_id = ?", (row["document_key"], session_id)
+        job.connection.execute(
+            "UPDATE documents SET session_id = NULL WHERE document_key = ? AND session_id = ?", (row["document_key"], job.session_id)
         )
-    add_tallies(connection, outcome_tallies("superseded"))
+    job.count(outcome_tallies("superseded"))
     return Refused(reason)
 
 
-def commit_indexed(
-    connection: Connection,
-    session_id: SessionId,
-    outcome: Indexed,
-    prepared: tuple[PreparedCut, ...],
-    row: sqlite3.Row,
-    collection: sqlite3.Row,
-    now: Instant,
-) -> Verdict:
+def commit_indexed(job: Job, outcome: Indexed, prepared: tuple[PreparedCut, ...], row: sqlite3.Row, collection: sqlite3.Row) -> Verdict:
+    connection = job.connection
     live_builds = {collection["served_build"], collection["growing_build"]} - {None}
     cuts = [ready for ready in prepared if ready.cut.build_id in live_builds]
     moved = _moved_row(connection, outcome, row)
     if not cuts or not _records_stand(connection, outcome, cuts, row, moved, collection):
-        return refuse(connection, row, session_id, Refusal.RECORDS_CHANGED)
-    scopes = {ready.cut.build_id: _scope_of_build(connection, collection, ready.cut.build_id) for ready in cuts}
-    keys = {ready.cut.build_id: _keys_of_cut(connection, scopes[ready.cut.build_id], ready) for ready in cuts}
-    if any(found is None for found in keys.values()):
-        return refuse(connection, row, session_id, Refusal.VECTORS_MISSING)
+        return refuse(job, row, Refusal.RECORDS_CHANGED)
+    keys = [_keys_of_cut(connection, job.scope(collection, ready.cut.build_id), ready) for ready in cuts]
+    if None in keys:
+        return refuse(job, row, Refusal.VECTORS_MISSING)
     seq = next_number(connection, "seq")
-    was_visible = is_visible(connection, row["document_key"])
+    was_visible = bool(row["indexed_version"]) and is_visible(connection, row["document_key"])
     written = 0
-    for ready in cuts:
-        new_keys = keys[ready.cut.build_id]
-        assert new_keys is not None
-        written += insert_vectors(connection, scopes[ready.cut.build_id], ready.vectors, None)
-        new_keys.update(vector_keys(connection, scopes[ready.cut.build_id], [digest_row[0] for digest_row in ready.vectors]))
-        write_cut(connection, outcome, ready, row, new_keys, seq, now)
+    for ready, held in zip(cuts, keys, strict=True):
+        assert held is not None
+        scope = job.scope(collection, ready.cut.build_id)
+        written += insert_vectors(connection, scope, ready.vectors, None)
+        brought = vector_keys(connection, scope, [input_hash for input_hash, _, _ in ready.vectors])
+        write_cut(connection, outcome, ready, row, held | brought, seq, job.now)
         connection.executemany(
             "UPDATE vectors SET staged_by = NULL WHERE vector_key = ? AND staged_by IS NOT NULL",
-            {(vector_key,) for vector_key in new_keys.values()},
+            {(vector_key,) for vector_key in (held | brought).values()},
         )
-    moved_away = None if moved is None else take_away(connection, moved, row, collection, now)
+    moved_away = None if moved is None else take_away(connection, moved, row, collection, job.now)
     shown = next((ready.cut for ready in cuts if ready.cut.build_id == collection["served_build"]), cuts[0].cut)
     plan = shown.plan
-    _write_change(connection, outcome, row, collection, seq, now, first=not was_visible and moved is None, moved=moved, plan_cut=shown)
+    _write_change(connection, outcome, row, collection, seq, job.now, first=not was_visible and moved is None, moved=moved, plan_cut=shown)
     _settle(connection, outcome, row, collection, outcome.builds_done, empty=not shown.layout.placements)
     name = "moved" if moved_away else "updated" if was_visible else "added"
     reused = max(0, len(plan.add) - outcome.embedded)
-    add_tallies(connection, outcome_tallies(name, embedded=outcome.embedded, reused=reused, vector_rows=written))
+    job.count(outcome_tallies(name, embedded=outcome.embedded, reused=reused, vector_rows=written))
     if row["cause"] != Cause.RECUT:
-        add_tallies(connection, freshness_tallies(max(0.0, now - row["noticed_at"])))
+        job.count(freshness_tallies(max(0.0, job.now - row["noticed_at"])))
     return Committed(Seq(seq))
 
 
@@ -216,7 +245,8 @@ def _records_stand(
 ) -> bool:
     """The rows that the plans were made from are the rows that are there now."""
     for ready in cuts:
-        if _visible_version(connection, row["document_key"], ready.cut.build_id) != ready.cut.planned_from:
+        visible = _visible_version(connection, row["document_key"], ready.cut.build_id) if row["indexed_version"] else 0
+        if visible != ready.cut.planned_from:
             return False
     if (outcome.moved_from is None) != (row["moved_from"] is None):
         return False
@@ -230,11 +260,6 @@ def _visible_version(connection: Connection, document_key: int, build_key: int) 
         "SELECT version FROM versions WHERE document_key = ? AND build_key = ? AND died IS NULL", (document_key, build_key)
     ).fetchone()
     return 0 if found is None else int(found[0])
-
-
-def _scope_of_build(connection: Connection, collection: sqlite3.Row, build_key: int) -> tuple[int, int]:
-    space_key = connection.execute("SELECT space_key FROM builds WHERE build_key = ?", (build_key,)).fetchone()[0]
-    return collection["namespace_key"], space_key
 
 
 def _keys_of_cut(connection: Connection, scope: tuple[int, int], ready: PreparedCut) -> dict[InputHash, int] | None:
@@ -305,10 +330,12 @@ def _settle(
     newer = row["wanted_version"] > outcome.version
     target = target_build(collection)
     complete = target in builds_done
+    signature = outcome.signature
+    remembered = "" if signature is None else ", bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = ?"
     connection.execute(
         "UPDATE documents SET indexed_version = ?, build_key = ?, served_state = ?, content_hash = ?, session_id = NULL, attempts = 0,"
         " retry_at = NULL, code = NULL, message = NULL, moved_from = NULL, state = ?, wants_work = ?, noticed_at = ?"
-        " WHERE document_key = ?",
+        f"{remembered} WHERE document_key = ?",
         (
             outcome.version,
             target if complete else collection["served_build"],
@@ -317,28 +344,25 @@ def _settle(
             "pending" if newer else served_state,
             newer or not complete,
             row["renoticed_at"] if newer else row["noticed_at"],
+            *_remembered(signature, proven=outcome.proven and not newer),
             row["document_key"],
         ),
     )
-    if outcome.signature is not None:
-        _remember(connection, row["document_key"], outcome.signature, proven=outcome.proven and not newer)
 
 
-def _remember(connection: Connection, document_key: int, signature: Signature, *, proven: bool) -> None:
-    connection.execute(
-        "UPDATE documents SET bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = ? WHERE document_key = ?",
-        (signature.bytes, signature.mtime_ns, signature.inode, signature.device, proven, document_key),
-    )
+def _remembered(signature: Signature | None, *, proven: bool) -> tuple[int | None, ...]:
+    return () if signature is None else (signature.bytes, signature.mtime_ns, signature.inode, signature.device, proven)
 
 
-def commit_unchanged(connection: Connection, outcome: Unchanged, row: sqlite3.Row, collection: sqlite3.Row) -> Verdict:
+def commit_unchanged(job: Job, outcome: Unchanged, row: sqlite3.Row, collection: sqlite3.Row) -> Verdict:
     builds_done = outcome.build_ids or (collection["served_build"],)
-    _settle(connection, outcome, row, collection, builds_done, empty=row["served_state"] == "empty")
-    add_tallies(connection, outcome_tallies("unchanged"))
+    _settle(job.connection, outcome, row, collection, builds_done, empty=row["served_state"] == "empty")
+    job.count(outcome_tallies("unchanged"))
     return Committed(None)
 
 
-def commit_failed(connection: Connection, outcome: Failed, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> Verdict:
+def commit_failed(job: Job, outcome: Failed, row: sqlite3.Row, collection: sqlite3.Row) -> Verdict:
+    connection = job.connection
     quarantined = outcome.retry_at is None
     newer = row["wanted_version"] > outcome.version
     connection.execute(
@@ -353,11 +377,11 @@ def commit_failed(connection: Connection, outcome: Failed, row: sqlite3.Row, col
             row["document_key"],
         ),
     )
-    add_tallies(connection, outcome_tallies("failed" if quarantined else "retried", embedded=outcome.embedded))
+    job.count(outcome_tallies("failed" if quarantined else "retried", embedded=outcome.embedded))
     if quarantined and not newer and row["moved_from"] is not None:
         origin = row_by_key(connection, row["moved_from"])
         stay(connection, origin)
-        bury(connection, origin, collection, now)
+        bury(connection, origin, collection, job.now)
         return Committed(Seq(connection.execute("SELECT seq FROM meta").fetchone()[0]))
     return Committed(None)
 

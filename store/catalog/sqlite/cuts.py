@@ -59,9 +59,10 @@ def write_cut(
         " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
         [_chunk_row(chunk, document_key, cut.build_id, keys[chunk.input_hash], seq) for chunk in cut.plan.born],
     )
-    connection.execute(
-        "UPDATE versions SET died = ? WHERE document_key = ? AND build_key = ? AND died IS NULL", (seq, document_key, cut.build_id)
-    )
+    if row["indexed_version"]:
+        connection.execute(
+            "UPDATE versions SET died = ? WHERE document_key = ? AND build_key = ? AND died IS NULL", (seq, document_key, cut.build_id)
+        )
     connection.execute(
         "INSERT INTO versions (document_key, build_key, version, born, title, media_type, language, metadata, content_hash, layout,"
         " text_key, indexed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",

@@ -16,6 +16,7 @@ from store.model import (
     Instant,
     LeasedDocument,
     Namespace,
+    Root,
     SessionId,
     Uri,
     Version,
@@ -51,7 +52,8 @@ class SqliteLeases:
         with self._database.write(durable=False) as connection:
             if connection.execute("SELECT 1 FROM sessions WHERE session_id = ?", (session_id,)).fetchone() is None:
                 return []
-            leased = (lease_one(connection, document, session_id, now, lease_seconds) for document in dict.fromkeys(documents))
+            roots: dict[int, Root] = {}
+            leased = (lease_one(connection, document, session_id, now, lease_seconds, roots) for document in dict.fromkeys(documents))
             return [document for document in leased if document is not None]
 
     def leased(self, now: Instant, lease_seconds: float) -> set[DocumentId]:
@@ -65,8 +67,14 @@ class SqliteLeases:
 
 
 def lease_one(
-    connection: sqlite3.Connection, document: DocumentId, session_id: SessionId, now: Instant, lease_seconds: float
+    connection: sqlite3.Connection,
+    document: DocumentId,
+    session_id: SessionId,
+    now: Instant,
+    lease_seconds: float,
+    roots: dict[int, Root],
 ) -> LeasedDocument | None:
+    """`roots`: those that are read already, by key."""
     row = document_row(connection, document)
     if row is None or not row["wants_work"]:
         return None
@@ -79,12 +87,15 @@ def lease_one(
         "UPDATE documents SET session_id = ?, lease_seconds = ?, fence = ? WHERE document_key = ?",
         (session_id, lease_seconds, fence, row["document_key"]),
     )
-    root = connection.execute("SELECT * FROM roots WHERE root_key = ?", (row["root_key"],)).fetchone()
+    root_key = row["root_key"]
+    if root_key not in roots:
+        found = connection.execute("SELECT * FROM roots WHERE root_key = ?", (root_key,)).fetchone()
+        roots[root_key] = root_of(found, document.home)
     return LeasedDocument(
         document=document,
         fence=Fence(fence),
         wanted_version=Version(row["wanted_version"]),
-        root=root_of(root, document.home),
+        root=roots[root_key],
         cause=Cause(row["cause"]),
         attempts=row["attempts"],
         signature=signature_of(row),
