@@ -48,7 +48,7 @@ def test_a_killed_workers_documents_are_finished_by_another_under_a_higher_fence
         await_state(lambda: (lease_of(product.data) or before)[0] > before[0], "another worker holds the lease", 30)
         after = lease_of(product.data)
         server.release()
-        stdout, stderr = sync.communicate(timeout=60)
+        _, stderr = sync.communicate(timeout=60)
     assert sync.returncode == 0, stderr.decode()
     assert after is not None
     print(f"fence before the kill {before[0]} (worker {before[1]}), after it {after[0]} (worker {after[1]})")
