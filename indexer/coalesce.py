@@ -1,14 +1,15 @@
 """A burst of events becomes one change a document. Pure: the state is a value, time is handed in.
 
-What a writer closed waits for nothing. The rest settles: quiet for `settle_seconds`, but never longer than `settle_seconds_max`
-after its first event, so that a file saved every 100 ms is still indexed. A rename is one change with both ends, over any number
-of steps. Folder events are expanded to their documents before they come here.
+What a writer closed waits for nothing, unless it is closed again and again. The rest settles: quiet for `settle_seconds`, but never
+longer than `settle_seconds_max` after its first event, so that a file saved every 100 ms is still indexed. A rename is one change
+with both ends, over any number of steps. Folder events are expanded to their documents before they come here.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import assert_never
 
 from indexer.events import Event, EventKind
@@ -30,6 +31,21 @@ class Unsettled:
 
 State = Mapping[str, Unsettled]
 
+CLOSES_AT_ONCE_MAX = 2
+"""Times in a row that a closed document is told of without waiting: a save, and the formatter's after it. More are a stream."""
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A document was told of, and this often in a row without a quiet settle time between."""
+
+    at: float
+    in_a_row: int
+
+
+Lately = Mapping[str, Told]
+"""Documents told of within the settle time, or unsettled since."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
@@ -44,13 +60,18 @@ class Change:
 
 
 def coalesce(
-    state: State, events: Iterable[Event], now: float, settle_seconds: float, settle_seconds_max: float
+    state: State,
+    events: Iterable[Event],
+    now: float,
+    settle_seconds: float,
+    settle_seconds_max: float,
+    lately: Lately = MappingProxyType({}),
 ) -> tuple[State, tuple[Change, ...], float | None]:
     """Takes `events` in and returns the new state, the changes that are due, and when the next one will be (None: nothing waits)."""
     entries = dict(state)
     for event in events:
         _take(entries, event)
-    due_at = {uri: _due_at(entry, settle_seconds, settle_seconds_max) for uri, entry in entries.items()}
+    due_at = {uri: _due_at(entry, settle_seconds, settle_seconds_max, lately.get(uri)) for uri, entry in entries.items()}
     moves = dict(_moves(entries))
     for uri, origin in moves.items():
         due_at[uri] = due_at[origin] = min(due_at[uri], due_at[origin])
@@ -58,6 +79,16 @@ def coalesce(
     changes = tuple(_changes(entries, due, moves))
     rest = _without(entries, due)
     return rest, changes, min((due_at[uri] for uri in rest), default=None)
+
+
+def lately_told(lately: Lately, state: State, changes: Iterable[Change], now: float, settle_seconds: float) -> Lately:
+    """What the next `coalesce` shall know of: `changes` were told at `now`, and `state` has not settled."""
+    kept = {uri: told for uri, told in lately.items() if now - told.at < settle_seconds or uri in state}
+    for change in changes:
+        before = lately.get(change.uri)
+        in_a_row = before.in_a_row if before is not None and change.first_at - before.at < settle_seconds else 0
+        kept[change.uri] = Told(now, in_a_row + 1)
+    return kept
 
 
 def _take(entries: dict[str, Unsettled], event: Event) -> None:
@@ -99,8 +130,9 @@ def _move(entries: dict[str, Unsettled], event: Event, target: str) -> None:
     entries[event.uri] = _gone(source, event.at)
 
 
-def _due_at(entry: Unsettled, settle_seconds: float, settle_seconds_max: float) -> float:
-    if entry.present and entry.closed:
+def _due_at(entry: Unsettled, settle_seconds: float, settle_seconds_max: float, told: Told | None) -> float:
+    streams = told is not None and told.in_a_row >= CLOSES_AT_ONCE_MAX and entry.first_at - told.at < settle_seconds
+    if entry.present and entry.closed and not streams:
         return entry.last_at
     return min(entry.last_at + settle_seconds, entry.first_at + settle_seconds_max)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from indexer.coalesce import Change, State, coalesce
+from indexer.coalesce import Change, Lately, State, coalesce, lately_told
 from indexer.events import Event, EventKind
 from indexer.guard import RootState
 from indexer.ignore import IGNORE_FILE, Rules
@@ -41,6 +41,7 @@ class WatchedRoot:
         self._clock = clock
         self._folder = Folder(root, rules)
         self._state: State = {}
+        self._lately: Lately = {}
         self._told_ignored: set[str] = set()
         self._whereabouts = Whereabouts()
         self.next_due_at: float | None = None
@@ -94,7 +95,8 @@ class WatchedRoot:
         """Takes events in and returns the intents that are due; `next_due_at` says when to come again."""
         expanded = list(self._expand(list(events)))
         settle, settle_max = self._table.settle_seconds, self._table.settle_seconds_max
-        self._state, changes, self.next_due_at = coalesce(self._state, expanded, now, settle, settle_max)
+        self._state, changes, self.next_due_at = coalesce(self._state, expanded, now, settle, settle_max, self._lately)
+        self._lately = lately_told(self._lately, self._state, changes, now, settle)
         if not changes:
             return ()
         if not self.is_live():

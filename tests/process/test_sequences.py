@@ -40,8 +40,6 @@ NATIVE_ONLY = frozenset({"S-A10a"})
 UNMET = {
     "S-A10a": "status does not tell that watching is degraded",
     "S-B16a": "one paragraph stands alone although two fit into a chunk",
-    "S-A26a": "every append is a job of its own",
-    "S-C05a": "every save is a job of its own",
 }
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from indexer.coalesce import Change, State, coalesce
+from indexer.coalesce import CLOSES_AT_ONCE_MAX, Change, Lately, State, coalesce, lately_told
 from indexer.events import Event, EventKind
 
 SETTLE, SETTLE_MAX = 0.3, 5.0
@@ -70,6 +70,53 @@ def test_a_document_that_never_settles_is_told_in_time() -> None:
     assert told[0] <= 2.0
     assert all(later - earlier <= 2.2 for earlier, later in pairwise(told))
     assert len(told) <= 5
+
+
+def told_of_saves(times: Iterable[float], now_max: float) -> list[float]:
+    """When a document saved (opened, written, closed) at `times` is told of, by a loop that looks every 10 ms."""
+    told: list[float] = []
+    state: State = {}
+    lately: Lately = {}
+    saves = list(times)
+    for tick in range(int(now_max * 100)):
+        now = tick / 100
+        events = [closed("doc", at) for at in saves if at <= now]
+        saves = [at for at in saves if at > now]
+        state, changes, _ = coalesce(state, events, now, SETTLE, 2.0, lately)
+        lately = lately_told(lately, state, changes, now, SETTLE)
+        told += [now for _ in changes]
+    assert dict(lately) == {}, "what was told long ago is forgotten"
+    return told
+
+
+def test_fifty_saves_in_a_second_are_a_few_changes_and_the_last_is_told() -> None:
+    told = told_of_saves([tick / 50 for tick in range(50)], 3.0)
+    assert len(told) <= CLOSES_AT_ONCE_MAX + 1
+    assert told[0] == 0.0
+    assert told[-1] >= 0.98
+
+
+def test_a_document_closed_again_and_again_is_told_in_time() -> None:
+    told = told_of_saves([tick / 10 for tick in range(40)], 6.0)
+    assert told[:CLOSES_AT_ONCE_MAX] == [0.0, 0.1]
+    assert all(later - earlier <= 2.2 for earlier, later in pairwise(told))
+    assert len(told) <= CLOSES_AT_ONCE_MAX + 2
+    assert told[-1] >= 3.9
+
+
+def test_a_formatter_that_saves_after_the_editor_waits_for_nothing() -> None:
+    assert told_of_saves([0.0, 0.05], 1.0) == [0.0, 0.05]
+
+
+def test_saves_with_a_quiet_time_between_them_wait_for_nothing() -> None:
+    assert told_of_saves([0.0, 0.4, 0.8, 1.2], 2.0) == [0.0, 0.4, 0.8, 1.2]
+
+
+def test_a_busy_document_holds_up_no_other() -> None:
+    lately = lately_told({}, {}, coalesce({}, [closed("log")], 0.0, SETTLE, SETTLE_MAX)[1], 0.0, SETTLE)
+    lately = lately_told(lately, {}, coalesce({}, [closed("log", 0.1)], 0.1, SETTLE, SETTLE_MAX, lately)[1], 0.1, SETTLE)
+    state, changes, _ = coalesce({}, [closed("log", 0.2), closed("doc", 0.2)], 0.2, SETTLE, SETTLE_MAX, lately)
+    assert (said(changes), list(state)) == (["+doc"], ["log"])
 
 
 def test_a_burst_is_one_change() -> None:
