@@ -153,7 +153,7 @@ def _without_tail(title: str) -> str:
     """A heading's source without the closing signs."""
     title = title.rstrip(" \t")
     bare = title.rstrip("#")
-    return bare if bare.endswith((" ", "\t")) else title
+    return (bare if bare.endswith((" ", "\t")) else title).strip(" \t\n\v\f\r")
 
 
 def _fence_end(lines: Sequence[str], at: int, opening: str) -> int:
