@@ -1,7 +1,7 @@
 """Embeds what a job's drafts need and the space does not have: each text once, batched across the documents.
 
-All but the last batch are staged in the catalog, so that a killed worker pays again only for the batch in flight. A text that
-the provider refuses fails only the documents that hold it.
+All but the last batch are staged in the catalog, so that a killed worker pays again only for the batch in flight; vectors that cost
+nothing are not. A text that the provider refuses fails only the documents that hold it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,8 @@ from store.ports import Commits, Tally
 log = structlog.get_logger()
 
 BATCH_CHARS_MAX = 400_000
+FREE_PROVIDERS = frozenset({"hashing"})
+"""Their vectors are made again sooner than written ahead of the commit and read back."""
 
 
 @dataclass(slots=True)
@@ -52,7 +54,7 @@ def embed_missing(
         except EvercurrentError as error:
             done.failures.update((input_hash, error) for rest in todo[number - 1 :] for input_hash, _ in rest)
             break
-        if number < len(todo):
+        if number < len(todo) and embedder.space.provider not in FREE_PROVIDERS:
             catalog.stage(session_id, home, embedder.space, vectors)
         else:
             done.vectors.update(vectors)
