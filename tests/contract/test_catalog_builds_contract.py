@@ -16,13 +16,14 @@ from kit.builders import (
     input_hash,
     present,
     recipe,
+    signature,
     space,
     texts,
     vector_of,
 )
 
 from store.clock import SimulatedClock
-from store.model import Build, Cause, ChangeKind, Collection, Committed, DocumentState, Held, Instant, Refused
+from store.model import Build, Cause, ChangeKind, Collection, Committed, DocumentState, Held, Instant, Refused, Seen
 from store.ports import Catalog
 
 WIDE = space("space-2", dimensions=8)
@@ -67,9 +68,35 @@ def test_another_recipe_or_space_grows_beside_what_is_served(catalog: Catalog, w
     growing = grow(catalog)
     assert catalog.ensure_collection(HOME, recipe("recipe-2"), WIDE) == Collection(HOME, served, growing)
     assert growing.build_id != served.build_id
-    assert (pending(catalog, clock), texts(catalog), state(catalog, "a.md")) == (["a.md"], {"a.md": "one"}, DocumentState.INDEXED)
+    assert (pending(catalog, clock), texts(catalog), state(catalog, "a.md")) == (["a.md"], {"a.md": "one"}, DocumentState.PENDING)
     waiting = catalog.pending(1, clock.now())[0]
     assert waiting.cause is Cause.RECUT
+
+
+def test_what_lacks_the_growing_build_is_pending_since_that_began_to_grow(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
+    worker.index("a.md", "one")
+    catalog.record([Held(document("a.md"), Instant(1), "the folder is empty")])
+    worker.index("b.md", "two")
+    clock.advance(1_000)
+    grow(catalog)
+    catalog.record([Seen(document("a.md"), signature(), proven=True)])
+    began = clock.now()
+    clock.advance(10)
+    assert (state(catalog, "a.md"), state(catalog, "b.md")) == (DocumentState.PENDING, DocumentState.PENDING)
+    status = catalog.status_of(document("b.md"))
+    assert status is not None
+    assert status.noticed_at == began
+    worker.finish("a.md", "one")
+    worker.finish("b.md", "two")
+    counts = catalog.counts(HOME)
+    assert (dict(counts.states), counts.oldest_pending_at) == ({DocumentState.INDEXED: 2}, None)
+
+
+def test_a_document_that_waits_for_no_build_any_more_is_indexed(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "one")
+    grow(catalog)
+    catalog.ensure_collection(HOME, recipe(), space())
+    assert state(catalog, "a.md") is DocumentState.INDEXED
 
 
 def test_a_build_that_grows_is_invisible_until_the_switch(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
@@ -143,7 +170,7 @@ def test_an_unchanged_outcome_of_the_served_build_does_not_serve_the_growing_one
     leased = worker.lease()
     grow(catalog)
     worker.commit(worker.unchanged(leased, "one"))
-    assert (state(catalog, "a.md"), pending(catalog, clock)) == (DocumentState.INDEXED, ["a.md"])
+    assert (state(catalog, "a.md"), pending(catalog, clock)) == (DocumentState.PENDING, ["a.md"])
 
 
 def test_a_cut_for_a_build_that_was_given_up_is_left_out(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:

@@ -86,7 +86,7 @@ def grow(tables: Tables, row: CollectionRow, recipe: Recipe, space: Space) -> No
     row.growing = create_build(tables, recipe, space)
     for document in tables.documents_of(row.home):
         if tables.wants_work(document) and not document.notices:
-            document.cause, document.urgency = Cause.RECUT, Urgency.BULK
+            document.cause, document.urgency, document.noticed_at = Cause.RECUT, Urgency.BULK, tables.clock.now()
 
 
 def carry_over(tables: Tables, row: CollectionRow, growing: Build, seq: Seq) -> None:

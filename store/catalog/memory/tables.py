@@ -217,7 +217,7 @@ class Tables:
     def state(self, row: DocumentRow) -> DocumentState:
         if row.mark is not None:
             return row.mark
-        if row.moving_to is None and self.indexed_version(row) < row.wanted_version:
+        if row.moving_to is None and not self.is_indexed(row, row.wanted_version):
             return DocumentState.PENDING
         version = self.living_version(row.document, self.collection(row.document.home).served.build_id)
         return DocumentState.EMPTY if version is not None and not version.layout.placements else DocumentState.INDEXED

@@ -24,7 +24,7 @@ class SqliteBuilds:
             if row is None:
                 row = create_collection(connection, home, recipe, space)
             else:
-                grow(connection, row, recipe, space)
+                grow(connection, row, recipe, space, self._database.clock.now())
                 row = collection_row(connection, home)
                 assert row is not None
             return collection_of(connection, row, home)
@@ -92,7 +92,7 @@ def create_build(connection: sqlite3.Connection, collection_key: int, recipe: Re
     return int(build_key)
 
 
-def grow(connection: sqlite3.Connection, row: sqlite3.Row, recipe: Recipe, space: Space) -> None:
+def grow(connection: sqlite3.Connection, row: sqlite3.Row, recipe: Recipe, space: Space, now: Instant) -> None:
     """Makes (recipe, space) the build that every document should reach: the served one again, the growing one, or a new one."""
     wanted = (recipe.recipe_id, space.space_id)
     growing = row["growing_build"]
@@ -105,7 +105,7 @@ def grow(connection: sqlite3.Connection, row: sqlite3.Row, recipe: Recipe, space
     target = row["served_build"] if _is_build(connection, row["served_build"], wanted) else None
     growing = create_build(connection, row["collection_key"], recipe, space) if target is None else None
     connection.execute("UPDATE collections SET growing_build = ? WHERE collection_key = ?", (growing, row["collection_key"]))
-    _ask_for_build(connection, row["collection_key"], int(row["served_build"] if growing is None else growing))
+    _ask_for_build(connection, row["collection_key"], int(row["served_build"] if growing is None else growing), now)
 
 
 def _is_build(connection: sqlite3.Connection, build_key: int, wanted: tuple[str, str]) -> bool:
@@ -113,12 +113,15 @@ def _is_build(connection: sqlite3.Connection, build_key: int, wanted: tuple[str,
     return (build.recipe.recipe_id, build.space.space_id) == wanted
 
 
-def _ask_for_build(connection: sqlite3.Connection, collection_key: int, target: int) -> None:
+def _ask_for_build(connection: sqlite3.Connection, collection_key: int, target: int, now: Instant) -> None:
+    """Who lacks the build is pending; its wait begins now, unless it waited already."""
     connection.execute(
         "UPDATE documents SET wants_work = (wanted_version > indexed_version OR build_key IS NOT ?1), urgency = ?2,"
-        " cause = CASE WHEN wanted_version > indexed_version THEN cause ELSE 'recut' END"
+        " state = CASE WHEN wanted_version > indexed_version OR build_key IS NOT ?1 THEN 'pending' ELSE served_state END,"
+        " cause = CASE WHEN wanted_version > indexed_version THEN cause ELSE 'recut' END,"
+        " noticed_at = CASE WHEN wanted_version > indexed_version THEN noticed_at ELSE ?4 END"
         " WHERE collection_key = ?3 AND wanted = 1 AND state IN ('indexed', 'empty', 'pending')",
-        (target, Urgency.BULK, collection_key),
+        (target, Urgency.BULK, collection_key, now),
     )
 
 

@@ -341,7 +341,7 @@ def _settle(
             target if complete else collection["served_build"],
             served_state,
             outcome.content_hash,
-            "pending" if newer else served_state,
+            "pending" if newer or not complete else served_state,
             newer or not complete,
             row["renoticed_at"] if newer else row["noticed_at"],
             *_remembered(signature, proven=outcome.proven and not newer),

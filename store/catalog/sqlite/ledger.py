@@ -360,6 +360,7 @@ def settle_state(connection: Connection, document_key: int, target: int) -> None
     connection.execute(
         "UPDATE documents SET code = NULL, message = NULL,"
         " wants_work = (wanted = 1 AND (wanted_version > indexed_version OR build_key IS NOT ?1)),"
-        " state = CASE WHEN wanted_version > indexed_version THEN 'pending' ELSE served_state END WHERE document_key = ?2",
+        " state = CASE WHEN wanted_version > indexed_version OR build_key IS NOT ?1 THEN 'pending' ELSE served_state END"
+        " WHERE document_key = ?2",
         (target, document_key),
     )
