@@ -13,8 +13,11 @@ PIECE_BYTES = 1 << 20
 
 
 def dead_rows(folder: Path) -> int:
-    """Rows that are deleted and not merged away yet, by the index's meta.json."""
-    return sum((segment["deletes"] or {}).get("num_deleted_docs", 0) for segment in _segments(folder))
+    """Rows that are deleted and not merged away yet, by the index's meta.json; a folder that is gone has none."""
+    try:
+        return sum((segment["deletes"] or {}).get("num_deleted_docs", 0) for segment in _segments(folder))
+    except FileNotFoundError:
+        return 0
 
 
 def is_intact(folder: Path) -> bool:

@@ -1,4 +1,4 @@
-"""The keyword index of one namespace and collection: BM25 (k1 1.2, b 0.75) in a tantivy folder. This is tantivy's only door.
+"""The keyword index of one namespace and collection: BM25 over a folder of its own, the newest rows served from memory at first.
 
 It is derived: whatever is wrong with the folder, it is wiped and `position` is None, and the caller fills it again from the catalog.
 One process writes it; any number of its threads search while one applies. It neither reads the catalog nor knows who may see what.
@@ -9,34 +9,37 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import json
 import os
 import shutil
 import threading
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import tantivy
+import structlog
 
 from store.errors import Misuse, Transient
-from store.keywords.analysis import ANALYSIS_VERSION, query_terms, row_terms
-from store.keywords.segments import dead_rows, is_intact
-from store.model import ChunkId, CollectionId, Position, Seq
+from store.keywords.analysis import row_terms
+from store.keywords.engine import Committed, Generation, stem
+from store.keywords.flusher import Flusher
+from store.keywords.fresh import Pending, Row
+from store.keywords.pinned import Allowed, Pinned
+from store.keywords.position_file import Recorded, generation_folder, read_recorded, remove_recorded, write_recorded
+from store.keywords.rewriting import Journal, Rewriter, written_anew
+from store.keywords.segments import is_intact
+from store.model import ChunkId, CollectionId, Position
 
-FORMAT_VERSION = 1
+log = structlog.get_logger()
+
 DEAD_SHARE_MAX = 0.1
-"""tantivy counts dead rows in its statistics: from this share on the live ones are written anew, so that scores stay true."""
-QUERY_TERMS_MAX = 256
-ALLOWED_PUSHED_MAX = 100
-"""A smaller set of allowed chunks goes into the query itself (about 40 us a chunk); a larger one is asked hit by hit."""
-SPARE_HITS = 16
-WRITER_BYTES = 32_000_000
-POSITION_FILE = "position.json"
+"""The engine counts dead rows in its statistics: from this share on the live ones are written anew, so that scores stay true."""
+FRESH_ROWS_MAX = 256
+"""Changed chunks in memory from which on they are written out at once."""
+WAITING_ROWS_MAX = 1_024
+"""A change that would leave more than this in memory is written out before `apply` returns."""
 LOCK_FILE = "lock"
-STEMMED = "stemmed"
 
 
 class KeywordFolderTaken(Misuse):
@@ -59,37 +62,6 @@ class KeywordRow:
     headings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Terms:
-    """A row as the engine holds it: enough to write it anew without its text."""
-
-    chunk: str
-    document: str
-    words: str
-    singles: str
-
-
-@dataclass(slots=True)
-class _Generation:
-    """One tantivy folder with its only writer. What is searched is swapped whole, so a reader never sees one half filled."""
-
-    number: int
-    folder: Path
-    index: Any
-    writer: Any
-
-    def add(self, rows: Iterable[_Terms]) -> None:
-        for row in rows:
-            self.writer.add_document(_document(row))
-
-    def commit(self) -> None:
-        self.writer.commit()
-        self.index.reload()
-
-    def close(self) -> None:
-        self.writer.wait_merging_threads()
-
-
 def folder_of(root: Path, home: CollectionId) -> Path:
     """The folder of a collection's index under `root`: any name is safe, and two names never share one."""
     named = json.dumps([home.namespace, home.collection]).encode()
@@ -97,16 +69,28 @@ def folder_of(root: Path, home: CollectionId) -> Path:
 
 
 class KeywordIndex:
-    """Made by `open`. `apply` is for one caller at a time (a lock sees to it); `search` for any thread at any time."""
+    """Made by `open`. `apply` is for one caller at a time (a lock sees to it); `search` for any thread at any time.
+
+    Locks are taken in the order they stand in `__init__`. `_pinned` and `_position` are replaced together under the last one and
+    read without any.
+    """
 
     def __init__(self, folder: Path, must_match: str, lock_file: int) -> None:
         self._folder = folder
         self._must_match = must_match
         self._lock_file = lock_file
+        self._applying = threading.Lock()
         self._writing = threading.RLock()
+        self._swapping = threading.Lock()
+        self._pinned: Pinned
         self._position: Position | None = None
-        self._analyzer = _stemming_analyzer()
-        self._current: _Generation
+        self._on_disk: Position | None = None
+        self._generation: Generation
+        self._numbers = itertools.count(1)
+        self._journal: Journal | None = None
+        self._growing: Path | None = None
+        self._flusher = Flusher(self.flush, str(folder))
+        self._rewriter = Rewriter(self._write_anew, self.dead_share, DEAD_SHARE_MAX)
 
     @classmethod
     def open(cls, folder: Path, must_match: str) -> KeywordIndex:
@@ -117,7 +101,7 @@ class KeywordIndex:
         folder.mkdir(parents=True, exist_ok=True)
         index = cls(folder, must_match, _lock(folder))
         try:
-            index._open_recorded_or_anew(1)
+            index._open_recorded_or_anew()
         except BaseException:
             os.close(index._lock_file)
             raise
@@ -125,29 +109,16 @@ class KeywordIndex:
 
     @property
     def position(self) -> Position | None:
-        """Up to where the change log is in here; None: nothing is known, fill it from the catalog."""
+        """Up to where the change log is in what is searched; None: nothing is known, fill it from the catalog."""
         return self._position
 
-    def apply(self, position: Position | None, removed: Sequence[ChunkId], added: Sequence[KeywordRow]) -> None:
-        """Takes chunks out and puts chunks in (in this order; a chunk that is there is replaced): one durable commit, then visible.
-
-        Idempotent: applying again changes nothing. A crash in between leaves the older position, so it is applied again. With
-        `position` None the index is still being filled and says so when it is opened again. Raises KeywordsUnwritable.
-        """
-        rows = {row.chunk_id: row for row in added}
-        with self._writing:
-            try:
-                self._apply_rows({*removed, *rows}, [_terms_of(row) for row in rows.values()])
-                self._record(position)
-            except (ValueError, OSError) as error:
-                self._recover()
-                raise KeywordsUnwritable(path=str(self._folder), reason=str(error)) from error
+    # --- reading ---------------------------------------------------------------------------------------------
 
     def search(
         self,
         query: str,
         k: int,
-        allowed: Collection[ChunkId] | Callable[[ChunkId], bool] | None = None,
+        allowed: Allowed | Collection[ChunkId] | Callable[[ChunkId], bool] | None = None,
         *,
         documents: Collection[str] | None = None,
     ) -> list[tuple[ChunkId, float]]:
@@ -155,160 +126,225 @@ class KeywordIndex:
 
         `query` is plain text; nothing in it is syntax. `allowed` admits chunks (a set or a predicate), `documents` uris.
         """
-        searcher, schema = self._searcher()
-        pushed = _pushed_filters(schema, allowed, documents)
-        wanted = _query_of(schema, query_terms(query), self._analyzer.analyze)
-        if wanted is None or k < 1:
-            return []
-        admits = _predicate(allowed)
-        full = tantivy.Query.boolean_query([(tantivy.Occur.Must, part) for part in (wanted, *pushed)]) if pushed else wanted
-        return _best(searcher, full, k, admits)
+        if isinstance(allowed, Collection):
+            allowed = Allowed(frozenset(allowed))
+        return self._pinned.search(query, k, allowed, documents)
 
     def count(self) -> int:
-        return int(self._current.index.searcher().num_docs)
+        return self._pinned.count()
 
     def holds(self, chunk_ids: Sequence[ChunkId]) -> set[ChunkId]:
         """Those of `chunk_ids` that a search could return."""
-        searcher, schema = self._searcher()
-        query = tantivy.Query.term_set_query(schema, "chunk", [chunk_id.hex() for chunk_id in chunk_ids])
-        return {ChunkId(bytes.fromhex(row.chunk)) for row in _stored(searcher, query)}
+        return {ChunkId(bytes.fromhex(chunk)) for chunk in self._pinned.holds([chunk_id.hex() for chunk_id in chunk_ids])}
+
+    def chunks_of(self, documents: Collection[str]) -> dict[str, set[ChunkId]]:
+        """The chunks that a search could return of each document (uri); of an unknown one none."""
+        return self._pinned.chunks_of(documents)
 
     def vocabulary(self) -> Iterator[str]:
-        """Every term of a live row, as the engine has it (stemmed), in order."""
-        searcher = self._current.index.searcher()
-        for field in ("words", "singles"):
-            for term, _ in searcher.terms_with_prefix(field, "", filter_query=tantivy.Query.all_query()):
-                yield term
+        """Every term of a row, as the engine has it (stemmed), in order a field."""
+        return self._pinned.vocabulary()
 
     def dead_share(self) -> float:
-        """Share of rows that are gone and still counted by the statistics."""
-        live, dead = self.count(), dead_rows(self._current.folder)
+        """Share of the rows on disk that are gone and still counted by the statistics."""
+        live, dead = self._pinned.committed.rows, self._generation.dead_rows()
         return dead / (live + dead) if dead else 0.0
 
-    def rewrite(self) -> None:
-        """Writes the live rows into fresh files and removes the old ones: nothing of a removed row stays on disk."""
+    # --- writing ---------------------------------------------------------------------------------------------
+
+    def apply(self, position: Position | None, removed: Sequence[ChunkId], added: Sequence[KeywordRow]) -> None:
+        """Takes chunks out and puts chunks in (in this order; a chunk that is there is replaced): visible when it returns.
+
+        Idempotent: applying again changes nothing. It is on disk some 200 ms later, or at once when it is large; a crash before leaves
+        the older position, so it is applied again. With `position` None the index is still being filled, and says so when it is opened
+        again. Raises KeywordsUnwritable, and nothing is changed then.
+        """
+        changes = {chunk_id.hex(): Pending(None, stem) for chunk_id in removed}
+        changes |= {row.chunk_id.hex(): Pending(_row_of(row), stem) for row in added}
+        with self._applying:
+            if position is None or len(self._pinned.overlay.latest) + len(changes) > WAITING_ROWS_MAX:
+                self._write_through(position, changes)
+            else:
+                self._take_in(position, changes)
+
+    def flush(self) -> None:
+        """Writes out what is only in memory: one durable commit. Raises KeywordsUnwritable; what is searched stays as it is."""
         with self._writing:
-            old = self._current
-            self._remove_other_generations()
-            fresh = self._new_generation(old.number + 1)
-            fresh.add(_stored(old.index.searcher(), tantivy.Query.all_query()))
-            fresh.commit()
-            self._current = fresh
-            self._record(self._position)
-            old.close()
-            self._remove_other_generations()
+            with self._swapping:
+                latest, position = self._pinned.overlay.latest, self._position
+            if latest or position != self._on_disk:
+                self._write(latest, position)
+
+    def rewrite(self) -> None:
+        """Writes the live rows into fresh files and removes the old ones: nothing of a row removed before the call stays on disk."""
+        self.flush()
+        self._rewriter.run_now()
 
     def clear(self) -> None:
         """Empties the index: position None, no rows, no files of the old ones."""
-        with self._writing:
-            self._current.close()
-            self._start_anew(self._current.number + 1)
+        with self._applying, self._writing:
+            self._generation.close()
+            self._start_anew()
 
     def close(self) -> None:
-        """Lets go of the folder. A second time does nothing."""
-        with self._writing:
+        """Writes out what is left and lets go of the folder. A second time does nothing."""
+        self._flusher.close()
+        self._rewriter.close()
+        with self._applying, self._writing:
             if self._lock_file >= 0:
-                self._current.close()
+                try:
+                    self.flush()
+                except KeywordsUnwritable as error:
+                    log.warning("keywords_not_flushed", path=str(self._folder), reason=error.message)
+                self._generation.close()
                 os.close(self._lock_file)
                 self._lock_file = -1
 
-    # --- writing --------------------------------------------------------------------------------------------
+    def _take_in(self, position: Position, changes: Mapping[str, Pending]) -> None:
+        with self._swapping:
+            self._pinned = self._pinned.with_changes(changes)
+            self._position = position
+            waiting = len(self._pinned.overlay.latest)
+        self._flusher.waiting(urgent=waiting >= FRESH_ROWS_MAX)
 
-    def _apply_rows(self, gone: set[ChunkId], new: list[_Terms]) -> None:
-        current, searcher = self._current, self._current.index.searcher()
-        there = [chunk for chunk in (chunk_id.hex() for chunk_id in gone) if searcher.doc_freq("chunk", chunk)]
-        if not there and not new:
-            return
-        dead = dead_rows(current.folder)
-        if there and dead + len(there) > DEAD_SHARE_MAX * (searcher.num_docs + dead + len(new)):
-            absent = set(there)
-            new = [row for row in _stored(searcher, tantivy.Query.all_query()) if row.chunk not in absent] + new
-            current.writer.delete_documents_by_query(tantivy.Query.all_query())
-        else:
-            for chunk in there:
-                current.writer.delete_documents_by_term("chunk", chunk)
-        current.add(new)
-        current.commit()
+    def _write_through(self, position: Position | None, changes: Mapping[str, Pending]) -> None:
+        with self._writing:
+            self._write({**self._pinned.overlay.latest, **changes}, position)
+            self._position = position
 
-    def _record(self, position: Position | None) -> None:
+    def _write(self, latest: Mapping[str, Pending], position: Position | None) -> None:
         """Writes the position last: a crash before leaves an older one, which is applied again."""
+        try:
+            committed = self._commit(latest)
+            self._record(position)
+        except (ValueError, OSError) as error:
+            self._recover()
+            raise KeywordsUnwritable(path=str(self._folder), reason=str(error)) from error
+        with self._swapping:
+            self._pinned = self._pinned.over(committed, latest)
+        self._rewriter.wear()
+
+    def _commit(self, latest: Mapping[str, Pending]) -> Committed:
+        if not latest:
+            return self._generation.committed()
+        rows = {chunk: pending.row for chunk, pending in latest.items()}
+        committed = self._generation.write(rows)
+        if self._journal is not None:
+            self._journal.note(rows)
+        return committed
+
+    def _record(self, position: Position | None, generation: Generation | None = None) -> None:
         if position is not None:
-            recorded = {
-                "format": FORMAT_VERSION,
-                "analysis": ANALYSIS_VERSION,
-                "must_match": self._must_match,
-                "generation": self._current.number,
-                "incarnation": position.incarnation,
-                "seq": position.seq,
-            }
-            unfinished = self._folder / (POSITION_FILE + ".new")
-            unfinished.write_text(json.dumps(recorded), "utf-8")
-            unfinished.replace(self._folder / POSITION_FILE)
+            number = (generation or self._generation).number
+            write_recorded(self._folder, Recorded(number, position, self._must_match))
         else:
-            (self._folder / POSITION_FILE).unlink(missing_ok=True)
-        self._position = position
+            remove_recorded(self._folder)
+        self._on_disk = position
 
     def _recover(self) -> None:
-        """After a failed write: back to what was committed, or, when even that cannot be opened, to nothing."""
-        with contextlib.suppress(ValueError):
-            self._current.close()
-        self._open_recorded_or_anew(self._current.number + 1)
+        """After a failed write: back to what was committed with the rest still in memory, or, when that cannot be opened, to nothing.
 
-    def _searcher(self) -> tuple[Any, Any]:
-        index = self._current.index
-        return index.searcher(), index.schema
-
-    # --- opening and closing --------------------------------------------------------------------------------
-
-    def _open_recorded_or_anew(self, number: int) -> None:
-        if not self._open_recorded():
-            self._start_anew(number)
-
-    def _open_recorded(self) -> bool:
+        What cannot be had now is tried again by the next write: it fails at once on a closed generation.
+        """
+        with contextlib.suppress(ValueError, OSError):
+            self._generation.close()
         try:
-            recorded = json.loads((self._folder / POSITION_FILE).read_text("utf-8"))
-            position = Position(str(recorded["incarnation"]), Seq(int(recorded["seq"])))
-            known = (recorded["format"], recorded["analysis"], recorded["must_match"])
-            number = int(recorded["generation"])
-            if known != (FORMAT_VERSION, ANALYSIS_VERSION, self._must_match) or not is_intact(self._generation_folder(number)):
+            recorded = self._opened_recorded()
+            if recorded is None:
+                self._start_anew()
+            else:
+                with self._swapping:
+                    self._pinned = self._pinned.over(self._generation.committed(), {})
+        except (ValueError, OSError) as error:
+            log.warning("keywords_not_reopened", path=str(self._folder), reason=str(error))
+
+    # --- writing anew ----------------------------------------------------------------------------------------
+
+    def _write_anew(self, pause: Callable[[], bool]) -> None:
+        """Copies the live rows into the next generation while the current one goes on, makes up for what changed, and switches.
+
+        A crash before the switch leaves the current generation recorded; the other folder is removed when the index is opened.
+        Raises KeywordsUnwritable.
+        """
+        with self._writing:
+            old, (folder, number), journal = self._generation, self._next_folder(), Journal()
+            source, self._growing, self._journal = old.committed(), folder, journal
+        fresh, switched = None, False
+        try:
+            fresh = written_anew(source, folder, number, journal, pause)
+            switched = fresh is not None and self._switch(old, fresh, journal)
+        except (ValueError, OSError) as error:
+            raise KeywordsUnwritable(path=str(self._folder), reason=str(error)) from error
+        finally:
+            unused = old if switched else fresh
+            if unused is not None:
+                with contextlib.suppress(ValueError):
+                    unused.close()
+            with self._writing:
+                self._growing = self._journal = None
+                _remove(old.folder if switched else folder)
+
+    def _switch(self, old: Generation, fresh: Generation, journal: Journal) -> bool:
+        """Returns False when the index was cleared or reopened meanwhile."""
+        with self._writing:
+            if self._generation is not old or self._lock_file < 0:
                 return False
-            self._current = self._new_generation(number)
-        except (ValueError, KeyError, TypeError, OSError):
-            return False
-        self._position = position
-        self._remove_other_generations()
+            committed = fresh.write(journal.taken())
+            self._record(self._on_disk, fresh)
+            with self._swapping:
+                self._generation = fresh
+                self._pinned = self._pinned.over(committed, {})
         return True
 
-    def _start_anew(self, number: int) -> None:
-        self._position = None
-        for path in self._folder.iterdir():
-            if path.name != LOCK_FILE:
-                _remove(path)
-        self._current = self._new_generation(number)
+    def _next_folder(self) -> tuple[Path, int]:
+        """A folder that nothing stands in."""
+        while True:
+            number = next(self._numbers)
+            if not (folder := generation_folder(self._folder, number)).exists():
+                return folder, number
 
-    def _new_generation(self, number: int) -> _Generation:
-        folder = self._generation_folder(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        index = tantivy.Index(_schema(), path=str(folder))
-        index.register_tokenizer(STEMMED, self._analyzer)
-        index.config_reader("manual")
-        index.reload()
-        return _Generation(number, folder, index, index.writer(WRITER_BYTES, 1))
+    # --- opening ---------------------------------------------------------------------------------------------
 
-    def _generation_folder(self, number: int) -> Path:
-        return self._folder / f"generation-{number}"
+    def _open_recorded_or_anew(self) -> None:
+        recorded = self._opened_recorded()
+        if recorded is None:
+            self._start_anew()
+        else:
+            self._pinned, self._position = Pinned(self._generation.committed()), recorded.position
 
-    def _remove_other_generations(self) -> None:
+    def _opened_recorded(self) -> Recorded | None:
+        """None when nothing whole is recorded."""
+        recorded = read_recorded(self._folder, self._must_match)
+        if recorded is None:
+            return None
+        folder = generation_folder(self._folder, recorded.generation)
+        try:
+            if not is_intact(folder):
+                return None
+            self._generation = Generation(folder, recorded.generation)
+        except (ValueError, OSError):
+            return None
+        self._on_disk = recorded.position
         for path in self._folder.glob("generation-*"):
-            if path != self._current.folder:
+            if path not in (folder, self._growing):
                 _remove(path)
+        return recorded
+
+    def _start_anew(self) -> None:
+        self._on_disk = None
+        for path in self._folder.iterdir():
+            if path.name != LOCK_FILE and path != self._growing:
+                _remove(path)
+        self._generation = Generation(*self._next_folder())
+        with self._swapping:
+            self._pinned, self._position = Pinned(self._generation.committed()), None
 
 
 def _remove(path: Path) -> None:
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
-        path.unlink()
+        path.unlink(missing_ok=True)
 
 
 def _lock(folder: Path) -> int:
@@ -321,89 +357,6 @@ def _lock(folder: Path) -> int:
     return lock_file
 
 
-# --- rows and queries in tantivy's terms --------------------------------------------------------------------
-
-
-def _schema() -> Any:
-    builder = tantivy.SchemaBuilder()
-    builder.add_text_field("chunk", stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_unsigned_field("high", fast=True)
-    builder.add_unsigned_field("low", fast=True)
-    builder.add_text_field("document", stored=True, tokenizer_name="raw", index_option="basic")
-    builder.add_text_field("words", stored=True, tokenizer_name=STEMMED, index_option="freq")
-    builder.add_text_field("singles", stored=True, tokenizer_name="whitespace", index_option="freq")
-    return builder.build()
-
-
-def _stemming_analyzer() -> Any:
-    return tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
-
-
-def _terms_of(row: KeywordRow) -> _Terms:
+def _row_of(row: KeywordRow) -> Row:
     terms = row_terms("\n".join((row.title or "", *row.headings, row.text)))
-    return _Terms(row.chunk_id.hex(), row.document, " ".join(terms.words), " ".join(terms.singles))
-
-
-def _document(row: _Terms) -> Any:
-    document = tantivy.Document()
-    document.add_text("chunk", row.chunk)
-    document.add_unsigned("high", int(row.chunk[:16], 16))
-    document.add_unsigned("low", int(row.chunk[16:], 16))
-    document.add_text("document", row.document)
-    document.add_text("words", row.words)
-    document.add_text("singles", row.singles)
-    return document
-
-
-def _stored(searcher: Any, query: Any) -> Iterator[_Terms]:
-    for _, address in searcher.search(query, max(1, searcher.num_docs), count=False).hits:
-        stored = searcher.doc(address)
-        yield _Terms(*(stored.get_first(field) for field in ("chunk", "document", "words", "singles")))
-
-
-def _query_of(schema: Any, terms: Any, stem: Callable[[str], list[str]]) -> Any:
-    """The OR of the terms, a repeated one counting as often as it stands there; None when there is none."""
-    counted = Counter([("words", term) for term in stem(" ".join(terms.words))] + [("singles", term) for term in terms.singles])
-    parts = []
-    for (field, term), times in list(counted.items())[:QUERY_TERMS_MAX]:
-        query = tantivy.Query.term_query(schema, field, term, index_option="freq")
-        parts.append((tantivy.Occur.Should, tantivy.Query.boost_query(query, float(times)) if times > 1 else query))
-    return tantivy.Query.boolean_query(parts) if parts else None
-
-
-def _pushed_filters(schema: Any, allowed: object, documents: Collection[str] | None) -> list[Any]:
-    pushed = []
-    if documents is not None:
-        pushed.append(tantivy.Query.term_set_query(schema, "document", list(documents)))
-    if isinstance(allowed, Collection) and len(allowed) <= ALLOWED_PUSHED_MAX:
-        pushed.append(tantivy.Query.term_set_query(schema, "chunk", [chunk_id.hex() for chunk_id in allowed]))
-    return [tantivy.Query.const_score_query(query, 0.0) for query in pushed]
-
-
-def _predicate(allowed: Collection[ChunkId] | Callable[[ChunkId], bool] | None) -> Callable[[ChunkId], bool]:
-    if allowed is None:
-        return lambda _: True
-    if callable(allowed):
-        return allowed
-    return (allowed if isinstance(allowed, (set, frozenset, dict)) else frozenset(allowed)).__contains__
-
-
-def _best(searcher: Any, query: Any, k: int, admits: Callable[[ChunkId], bool]) -> list[tuple[ChunkId, float]]:
-    """Asks for more until k are admitted and no row of the last one's score is left out (tantivy breaks ties by its own row numbers)."""
-    admitted: list[tuple[ChunkId, float]] = []
-    seen, limit = 0, k + SPARE_HITS
-    while True:
-        hits = searcher.search(query, min(limit, max(1, searcher.num_docs)), count=False).hits
-        admitted += [hit for hit in _identified(searcher, hits[seen:]) if admits(hit[0])]
-        exhausted = len(hits) < limit
-        if exhausted or (len(admitted) >= k and hits[-1][0] < admitted[k - 1][1]):
-            return sorted(admitted, key=lambda hit: (-hit[1], hit[0]))[:k]
-        seen, limit = len(hits), limit * 4
-
-
-def _identified(searcher: Any, hits: list[tuple[float, Any]]) -> Iterator[tuple[ChunkId, float]]:
-    addresses = [address for _, address in hits]
-    highs = searcher.fast_field_values("high", addresses)
-    lows = searcher.fast_field_values("low", addresses)
-    for (score, _), high, low in zip(hits, highs, lows, strict=True):
-        yield ChunkId(high.to_bytes(8, "big") + low.to_bytes(8, "big")), float(score)
+    return Row(row.chunk_id.hex(), row.document, " ".join(terms.words), " ".join(terms.singles))

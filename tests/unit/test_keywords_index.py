@@ -8,13 +8,14 @@ import random
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from store.keywords import tantivy_index
+from store.keywords import engine, position_file
 from store.keywords.analysis import row_terms
 from store.keywords.segments import dead_rows, is_intact
 from store.keywords.tantivy_index import DEAD_SHARE_MAX, KeywordFolderTaken, KeywordIndex, KeywordRow, KeywordsUnwritable, folder_of
@@ -33,6 +34,16 @@ def row(number: int, text: str, document: str = "a.md", title: str | None = None
 
 def at(seq: int) -> Position:
     return Position("incarnation", Seq(seq))
+
+
+def wait_until(is_so: Callable[[], bool], seconds: float = 20.0) -> bool:
+    """Waits for a state that another thread brings about."""
+    gives_up_at = time.monotonic() + seconds
+    while not is_so():
+        if time.monotonic() > gives_up_at:
+            return False
+        threading.Event().wait(0.005)
+    return True
 
 
 def found(index: KeywordIndex, query: str, k: int = 10) -> list[int]:
@@ -191,10 +202,12 @@ def test_any_run_of_changes_leaves_what_a_dictionary_has(tmp_path: Path) -> None
             index.close()
             index = KeywordIndex.open(tmp_path / "index", MATCH)
             assert index.position == at(seq)
-        assert index.dead_share() <= DEAD_SHARE_MAX
         assert {chunk_id for chunk_id, _ in index.search("common", 100)} == set(rows)
     words = {word for each in rows.values() for word in row_terms(each.text).words}
     assert set(index.vocabulary()) == words
+    index.apply(at(60), [], [row(1_000, "last")])
+    index.flush()
+    assert wait_until(lambda: index.dead_share() <= DEAD_SHARE_MAX)
     index.close()
 
 
@@ -202,7 +215,9 @@ def test_scores_after_removals_are_those_of_an_index_that_never_had_the_removed(
     worn, fresh = KeywordIndex.open(tmp_path / "worn", MATCH), KeywordIndex.open(tmp_path / "fresh", MATCH)
     worn.apply(at(1), [], [row(number, "alpha beta" if number % 2 else "alpha gamma delta") for number in range(100)])
     worn.apply(at(2), [chunk(number) for number in range(1, 100, 2)], [])
+    worn.rewrite()
     fresh.apply(at(1), [], [row(number, "alpha gamma delta") for number in range(0, 100, 2)])
+    fresh.flush()
     assert worn.search("alpha delta", 100) == fresh.search("alpha delta", 100)
     worn.close()
     fresh.close()
@@ -211,7 +226,9 @@ def test_scores_after_removals_are_those_of_an_index_that_never_had_the_removed(
 def test_rewriting_leaves_no_word_of_a_removed_row_on_disk(tmp_path: Path) -> None:
     index = KeywordIndex.open(tmp_path / "index", MATCH)
     index.apply(at(1), [], [row(number, f"plain{number} text") for number in range(100)] + [row(500, "xylophonesecret")])
+    index.flush()
     index.apply(at(2), [chunk(500)], [])
+    index.flush()
     assert dead_rows(next((tmp_path / "index").glob("generation-*"))) == 1
     index.rewrite()
     assert [path for path in (tmp_path / "index").rglob("*") if path.is_file() and b"xylophonesecret" in path.read_bytes()] == []
@@ -281,6 +298,7 @@ def test_searches_see_whole_commits_while_another_thread_applies(index: KeywordI
 def filled(folder: Path) -> None:
     index = KeywordIndex.open(folder, MATCH)
     index.apply(at(5), [], [row(number, f"alpha word{number} 中文") for number in range(50)])
+    index.flush()
     index.apply(at(6), [chunk(3)], [])
     index.close()
 
@@ -309,7 +327,7 @@ def test_another_must_match_empties_the_index(tmp_path: Path) -> None:
 
 def test_another_analysis_version_empties_the_index(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     filled(tmp_path)
-    monkeypatch.setattr(tantivy_index, "ANALYSIS_VERSION", tantivy_index.ANALYSIS_VERSION + 1)
+    monkeypatch.setattr(position_file, "ANALYSIS_VERSION", position_file.ANALYSIS_VERSION + 1)
     assert opened_anew(tmp_path)
 
 
@@ -395,15 +413,16 @@ def test_a_generation_left_by_a_crashed_rewrite_is_removed_and_the_recorded_one_
 
 def test_a_failed_write_is_reported_and_the_committed_state_stays_served(index: KeywordIndex, monkeypatch: pytest.MonkeyPatch) -> None:
     index.apply(at(1), [], [row(1, "alpha")])
+    index.flush()
 
     def no_space(_: object) -> object:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(tantivy_index, "_document", no_space)
+        patched.setattr(engine, "_document", no_space)
         with pytest.raises(KeywordsUnwritable, match="No space left"):
-            index.apply(at(2), [chunk(1)], [row(2, "beta")])
-    assert (index.position, found(index, "alpha"), found(index, "beta")) == (at(1), [1], [])
+            index.apply(at(2), [chunk(1)], [row(number, "beta") for number in range(2, 2_000)])
+        assert (index.position, found(index, "alpha"), found(index, "beta")) == (at(1), [1], [])
     index.apply(at(2), [chunk(1)], [row(2, "beta")])
     assert (index.position, found(index, "alpha"), found(index, "beta")) == (at(2), [], [2])
 
@@ -417,7 +436,7 @@ def test_the_folder_is_free_once_its_process_is_gone(tmp_path: Path) -> None:
     dying = (
         "import os, sys, pathlib; from store.keywords.tantivy_index import *; from store.model import *;"
         "index = KeywordIndex.open(pathlib.Path(sys.argv[1]), 'recipe 1');"
-        "index.apply(Position('incarnation', Seq(4)), [], [KeywordRow(ChunkId(bytes(16)), 'a.md', 'alpha')]); os._exit(9)"
+        "index.apply(Position('incarnation', Seq(4)), [], [KeywordRow(ChunkId(bytes(16)), 'a.md', 'alpha')]); index.flush(); os._exit(9)"
     )
     assert subprocess.run([sys.executable, "-c", dying, str(tmp_path)], check=False).returncode == 9
     index = KeywordIndex.open(tmp_path, MATCH)
