@@ -53,6 +53,7 @@ def embed_missing(
             vectors = embed_batch(batch, embedder, done)
         except EvercurrentError as error:
             done.failures.update((input_hash, error) for rest in todo[number - 1 :] for input_hash, _ in rest)
+            catalog.stage(session_id, home, embedder.space, done.vectors)
             break
         if number < len(todo) and embedder.space.provider not in FREE_PROVIDERS:
             catalog.stage(session_id, home, embedder.space, vectors)
