@@ -92,7 +92,7 @@ class SqliteCommits:
 
 def read_recorded(connection: Connection, document: DocumentId, build: Build) -> Recorded:
     row = document_row(connection, document)
-    if row is None:
+    if row is None or not row["indexed_version"]:
         return Recorded()
     version = connection.execute(
         "SELECT * FROM versions WHERE document_key = ? AND build_key = ? AND died IS NULL", (row["document_key"], build.build_id)
@@ -207,13 +207,12 @@ def commit_indexed(job: Job, outcome: Indexed, prepared: tuple[PreparedCut, ...]
     for ready, held in zip(cuts, keys, strict=True):
         assert held is not None
         scope = job.scope(collection, ready.cut.build_id)
-        written += insert_vectors(connection, scope, ready.vectors, None)
-        brought = vector_keys(connection, scope, [input_hash for input_hash, _, _ in ready.vectors])
-        write_cut(connection, outcome, ready, row, held | brought, seq, job.now)
-        connection.executemany(
-            "UPDATE vectors SET staged_by = NULL WHERE vector_key = ? AND staged_by IS NOT NULL",
-            {(vector_key,) for vector_key in (held | brought).values()},
-        )
+        inserted = insert_vectors(connection, scope, ready.vectors, None)
+        all_keys = held | vector_keys(connection, scope, [input_hash for input_hash, _, _ in ready.vectors])
+        write_cut(connection, outcome, ready, row, all_keys, seq, job.now)
+        if inserted < len(all_keys):
+            _take_over(connection, all_keys.values())
+        written += inserted
     moved_away = None if moved is None else take_away(connection, moved, row, collection, job.now)
     shown = next((ready.cut for ready in cuts if ready.cut.build_id == collection["served_build"]), cuts[0].cut)
     plan = shown.plan
@@ -268,6 +267,13 @@ def _keys_of_cut(connection: Connection, scope: tuple[int, int], ready: Prepared
     needed = [input_hash for input_hash in {chunk.input_hash for chunk in ready.cut.plan.born} if input_hash not in brought]
     keys = vector_keys(connection, scope, needed)
     return keys if len(keys) == len(needed) else None
+
+
+def _take_over(connection: Connection, vector_keys: Iterable[int]) -> None:
+    """What was staged belongs to the chunks that refer to it."""
+    connection.executemany(
+        "UPDATE vectors SET staged_by = NULL WHERE vector_key = ? AND staged_by IS NOT NULL", {(key,) for key in vector_keys}
+    )
 
 
 def take_away(connection: Connection, moved: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> bool:
