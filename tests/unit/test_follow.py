@@ -23,6 +23,7 @@ from store.catalog.memory import MemoryCatalog
 from store.clock import SimulatedClock, SystemClock
 from store.config import EmbeddingTable
 from store.errors import UnknownCollection
+from store.keywords.tantivy_index import KeywordIndex
 from store.model import CollectionId, CollectionName, Recipe, RecipeId, SpaceId
 from store.ports import Catalog, Snapshot
 
@@ -138,6 +139,29 @@ def test_a_deletion_missed_while_stopped_leaves_no_keyword_row(catalog: Catalog,
     with after.reading() as view:
         assert view is not None
         assert view.keywords.search("tide", 10) == []
+    after.close()
+
+
+def test_what_was_missed_while_stopped_is_made_up_for_without_a_rebuild(
+    catalog: Catalog, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library = Library(catalog)
+    for name in ("tides.md", "moon.md", "kept.md"):
+        library.put(name, f"About {name[:-3]}.\n\nThe tide turns.")
+    before = Replica(MAIN, catalog, tmp_path / "keywords")
+    before.advance()
+    before.close()
+    library.delete("tides.md")
+    library.put("moon.md", "About moon.\n\nThe moon pulls.")
+    library.put("new.md", "Neap tides are weak.")
+
+    def rebuilt(_: KeywordIndex) -> None:
+        raise AssertionError("the keyword index was emptied")
+
+    monkeypatch.setattr(KeywordIndex, "clear", rebuilt)
+    after = Replica(MAIN, catalog, tmp_path / "keywords")
+    after.advance()
+    assert held(after) == {"moon.md": 2, "kept.md": 2, "new.md": 1}
     after.close()
 
 
