@@ -268,7 +268,12 @@ async def _problem_of_fault(_: Request, error: Exception) -> Response:
 
 
 def _problem(status: int, code: str, detail: str, place: object = None, headers: Mapping[str, str] | None = None) -> Response:
-    problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": int(status), "code": code, "detail": detail}
+    problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": int(status), "code": code, "detail": _sendable(detail)}
     if place is not None:
-        problem["place"] = str(place)
+        problem["place"] = _sendable(str(place))
     return JSONResponse(problem, status, headers, media_type=PROBLEM_TYPE)
+
+
+def _sendable(text: str) -> str:
+    """A name that the request spelled with a lone surrogate cannot be sent back as UTF-8."""
+    return text.encode("utf-8", "replace").decode()

@@ -14,7 +14,8 @@ from enum import StrEnum
 from typing import Any, TypeGuard
 
 from retriever.filters import compile_filter
-from store.errors import QueryRejected
+from store.errors import QueryRejected, UriRejected
+from store.model import check_uri
 
 K_DEFAULT = 10
 K_MAX = 1_000
@@ -190,6 +191,10 @@ def _min_version(versions: object) -> Mapping[str, int]:
     if len(versions) > MIN_VERSION_MAX:
         raise QueryRejected(place="min_version", reason=f"names more than {MIN_VERSION_MAX} documents")
     for uri, version in versions.items():
+        try:
+            check_uri(uri)
+        except UriRejected as error:
+            raise QueryRejected(place="min_version", reason=error.message) from error
         if not _is_whole(version) or version < 0:
             raise QueryRejected(place=f"min_version.{uri}", reason="needs a whole number of at least 0")
     return dict(versions)

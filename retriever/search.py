@@ -132,6 +132,7 @@ class Searcher:
         mode what the embedder raises when it is down.
         """
         started = self._clock.monotonic()
+        self._served_space(home)  # an unknown collection is told at once, not when the patience for a version is out
         self._wait_for_versions(home, request.min_version)
         question = self._question(home, request, principals)
         effort = _Effort(request.k + SPARE_HITS)

@@ -129,6 +129,24 @@ def test_an_unknown_collection_or_path_is_404(door: Door) -> None:
     assert problem(door.send("GET", SEARCH)) == (405, "no_such_method")
 
 
+def test_an_unknown_collection_is_404_at_once_whatever_version_is_waited_for(door: Door) -> None:
+    body = {"query": "tide", "min_version": {"tides.md": 1}}
+    assert problem(door.send("POST", "/v1/collections/nowhere/search", json=body)) == (404, "unknown_collection")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"query": "tide", "\\ud800": 1}',
+        b'{"query": "tide", "filter": {"a": {"$\\ud800": 1}}}',
+        b'{"query": "tide", "min_version": {"\\ud800": 1}}',
+        b'{"query": "tide", "min_version": {"../a.md": 1}}',
+    ],
+)
+def test_a_name_that_no_document_or_key_can_have_is_refused_with_the_place(door: Door, body: bytes) -> None:
+    assert problem(door.send("POST", SEARCH, content=body)) == (422, "query_rejected")
+
+
 def test_an_embedder_that_is_down_is_503_in_dense_and_degrades_hybrid(door: Door) -> None:
     SwitchedEmbedder.down = True
     assert problem(door.send("POST", SEARCH, json={"query": "tide", "mode": "dense"})) == (503, "embedder_unavailable")
