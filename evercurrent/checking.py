@@ -1,6 +1,6 @@
 """The audit behind `check`: the catalog against itself, and the retriever's keyword index against the catalog.
 
-Only looks. A keyword index that a running retriever holds is asked for by nobody else, so it is left out, and said so.
+Only looks: keyword files are read as they are on disk, beside a running retriever too, and neither made nor emptied.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from evercurrent.call import Call
-from evercurrent.say import note
 from store.errors import CursorLapsed
 from store.folder import DataFolder
 from store.model import ChunkId, Collection, DocumentId, Position
@@ -29,36 +28,33 @@ def keyword_folders(folder: DataFolder) -> list[Path]:
 
 
 def keyword_findings(catalog: Catalog, collection: Collection, keywords: Path) -> Iterator[Finding]:
-    """Visible chunks that the index lacks, and rows it has too many; changes it has not applied yet are no finding."""
-    from store.keywords.tantivy_index import KeywordFolderTaken, KeywordIndex, folder_of
+    """Visible chunks that the index on disk lacks, and rows it has too many; changes it has not written out yet are no finding."""
+    from store.keywords.reader import Damaged, KeywordReader
+    from store.keywords.tantivy_index import folder_of
 
-    folder = folder_of(keywords, collection.home)
-    if not folder.is_dir():
-        return
-    try:
-        index = KeywordIndex.open(folder, f"{collection.served.build_id}:{collection.served.recipe.recipe_id}")
-    except KeywordFolderTaken:
-        note("The keyword index is in use by a running retriever and was not checked; stop it to check that, too.")
-        return
-    try:
-        if index.position is None:
+    served = collection.served
+    index = KeywordReader.open(folder_of(keywords, collection.home), f"{served.build_id}:{served.recipe.recipe_id}")
+    match index:
+        case None:
             return
-        with catalog.snapshot() as snapshot:
-            in_flight = documents_in_flight(snapshot, index.position, collection)
-            if in_flight is None:
-                return
-            expected = {
-                placement.chunk_id: document.document
-                for document in snapshot.documents(collection.home)
-                if document.document not in in_flight
-                for placement in document.layout.placements
-            }
-        yield from _missing_rows(expected, index.holds(list(expected)))
-        surplus = index.count() - len(expected)
-        if surplus > 0 and not in_flight:
-            yield Finding("keyword_surplus", None, f"the keyword index holds {surplus} rows that are no visible chunk")
-    finally:
-        index.close()
+        case Damaged(reason):
+            yield Finding("keyword_damaged", None, f"the keyword index is damaged ({reason}); a retriever that starts builds it anew")
+            return
+    with catalog.snapshot() as snapshot:
+        in_flight = documents_in_flight(snapshot, index.position, collection)
+        if in_flight is None:
+            return
+        expected = {
+            placement.chunk_id: document.document
+            for document in snapshot.documents(collection.home)
+            if document.document not in in_flight
+            for placement in document.layout.placements
+        }
+    yield from _missing_rows(expected, index.holds(list(expected)))
+    in_flight_rows = sum(map(len, index.chunks_of({document.uri for document in in_flight}).values()))
+    surplus = index.count() - in_flight_rows - len(expected)
+    if surplus > 0:
+        yield Finding("keyword_surplus", None, f"the keyword index holds {surplus} rows that are no visible chunk")
 
 
 def documents_in_flight(snapshot: Snapshot, position: Position, collection: Collection) -> set[DocumentId] | None:
