@@ -31,6 +31,8 @@ class Behaviour:
     failing_status: int = 500
     hang: bool = False
     """Calls wait until `release`; `hanging` tells how many do."""
+    hang_only: tuple[str, ...] = ()
+    """With `hang`: only calls with a text that contains one of these wait (the probe of a start-up goes through)."""
     one_too_few: bool = False
     wrong_dimension: bool = False
     not_finite: tuple[int, ...] = ()
@@ -135,7 +137,7 @@ class EmbeddingServer:
             spoiled = self._spoiled(behaviour, texts, asked, authorization)
         if spoiled is not None:
             return spoiled
-        if behaviour.hang:
+        if behaviour.hang and (not behaviour.hang_only or any(word in text for word in behaviour.hang_only for text in texts)):
             self._hang()
         with self._changed:
             self.counts.texts += len(texts)

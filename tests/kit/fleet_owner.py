@@ -11,14 +11,14 @@ import threading
 from pathlib import Path
 
 from store.clock import SystemClock
-from store.telemetry import log_to_stderr
+from store.telemetry import log_nowhere
 from workers.fleet import Fleet
 
 WORKER = Path(__file__).parent / "worker_child.py"
 
 
 def main(url: str, folder: str, count: int) -> None:
-    log_to_stderr()
+    log_nowhere()
     command = [sys.executable, "-P", str(WORKER), url, folder]
     fleet = Fleet(command, count, SystemClock(), lambda _pid, _session: None, lease_seconds=6_000)
     fleet.start()

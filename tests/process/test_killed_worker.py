@@ -26,7 +26,7 @@ def test_a_killed_workers_documents_are_finished_by_another_under_a_higher_fence
     docs = tmp_path / "docs"
     docs.mkdir()
     (docs / "a.md").write_text(paragraphs("A", "B", "C"), "utf-8")
-    with EmbeddingServer() as server:
+    with EmbeddingServer(hang=True, hang_only=("MARK-",)) as server:
         product = Product(
             tmp_path / "data",
             {
@@ -37,7 +37,6 @@ def test_a_killed_workers_documents_are_finished_by_another_under_a_higher_fence
                 "EVERCURRENT_INDEXER__SPLIT__CHUNK_CHARS_MAX": "200",
             },
         )
-        server.behaviour.hang = True
         sync = subprocess.Popen(
             [*COMMAND, "sync", str(docs), "--json"], env=product.environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
