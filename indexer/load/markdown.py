@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _FRONT_MATTER = re.compile(r"---[ \t]*\n(.*?)^(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE)
 _FRONT_MATTER_CHARS_MAX = 64 * 1024
+_LYING_TAGS = (ValueError, TypeError, AttributeError, LookupError, ArithmeticError)
+"""What PyYAML lets through for a value that is not what its tag says: `!!bool perhaps`."""
 _ANCHOR = re.compile(r"\s*\{#[^}]*\}\s*$")
 _PLAIN_START = r"(?:(?:\*{1,3}|_{1,3}|`{1,2})?[^\s#>\-+*_=~`|:<0-9]|[0-9]{1,9}(?![0-9.)]))"
 _PLAIN = re.compile(_PLAIN_START)
@@ -65,7 +67,7 @@ def split_front_matter(source: str) -> tuple[dict[Any, Any], str, Fault | None]:
 
     try:
         raw = yaml.safe_load(found[1])
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except (yaml.YAMLError, RecursionError, *_LYING_TAGS) as error:
         return {}, source, _malformed(" ".join(str(error).split())[:200])
     if isinstance(raw, dict):
         return raw, source[found.end() :], None

@@ -18,6 +18,8 @@ from store.model import Fault, Metadata
 KEYS_MAX = 64
 METADATA_BYTES_MAX = 16 * 1024
 _DEPTH_MAX = 8
+_NUMBER_BITS_MAX = 1024
+"""Python writes no whole number of more than 4,300 digits, and nobody means one."""
 RESERVED = frozenset({"document", "source", "title", "media_type", "headings", "page", "language", "version", "indexed_at"})
 """Names that every hit has by itself; a document's own key of such a name is stored with the prefix `doc_`."""
 
@@ -43,7 +45,7 @@ def own_metadata(raw: Mapping[Any, Any], text: str) -> OwnMetadata:
     faults: list[Fault] = []
     values: dict[str, Any] = {}
     for key, value in raw.items():
-        name = clean(str(key)).strip()
+        name = _name(key)
         try:
             values[name] = _json_value(value)
         except _Unfit as unfit:
@@ -57,7 +59,7 @@ def own_metadata(raw: Mapping[Any, Any], text: str) -> OwnMetadata:
 
 
 def _order(raw: Mapping[Any, Any], values: dict[str, Any]) -> list[str]:
-    names = [clean(str(key)).strip() for key in raw]
+    names = [_name(key) for key in raw]
     places = {f"doc_{name}" if name in RESERVED else name: place for place, name in reversed(list(enumerate(names)))}
     return sorted(values, key=lambda name: places.get(name, len(names)))
 
@@ -88,6 +90,16 @@ def _within_limits(values: dict[str, Any], text: str, faults: list[Fault]) -> Me
     return kept
 
 
+def _name(key: object) -> str:
+    return clean(_spelled(key) if isinstance(key, int) else str(key)).strip()
+
+
+def _spelled(value: object) -> str:
+    """`repr`, for a number of any length."""
+    is_long = isinstance(value, int) and value.bit_length() > _NUMBER_BITS_MAX
+    return "a number beyond all bounds" if is_long else repr(value)
+
+
 def _dropped(name: str, reason: str) -> Fault:
     return Fault("metadata_dropped", f"The metadata {name[:80]!r} is left out: {reason}.")
 
@@ -107,7 +119,11 @@ class _Conversion:
         if depth == 0 or self._parts > METADATA_BYTES_MAX:
             raise _Unfit("it is nested too deeply or has too many parts")
         match value:
-            case None | bool() | int():
+            case None | bool():
+                return value
+            case int():
+                if value.bit_length() > _NUMBER_BITS_MAX:
+                    raise _Unfit("it is a number beyond all bounds")
                 return value
             case str():
                 return clean(value)
@@ -118,10 +134,12 @@ class _Conversion:
             case datetime() | date() | time():
                 return value.isoformat()
             case set() | frozenset():
-                return [self.convert(part, depth - 1) for part in sorted(value, key=repr)]
+                return [self.convert(part, depth - 1) for part in sorted(value, key=_spelled)]
             case list() | tuple():
                 return [self.convert(part, depth - 1) for part in value]
             case dict():
-                return {clean(str(key)): self.convert(part, depth - 1) for key, part in value.items()}
+                return {
+                    clean(_spelled(key) if isinstance(key, int) else str(key)): self.convert(part, depth - 1) for key, part in value.items()
+                }
             case _:
                 raise _Unfit(f"its type {type(value).__name__} has no JSON form")

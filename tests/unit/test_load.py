@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -178,6 +179,19 @@ def test_metadata_beyond_the_limits_is_dropped_and_said() -> None:
 
 def test_a_yaml_set_has_one_order_in_every_process() -> None:
     assert markdown("---\nkinds: !!set {b, a, c}\n---\nText").metadata == {"kinds": ["a", "b", "c"]}
+
+
+@pytest.mark.parametrize("value", ["!!timestamp soon", "!!bool perhaps", '!!int ""', '!!float ""'])
+def test_front_matter_whose_tags_lie_is_kept_as_text(value: str) -> None:
+    loaded = markdown(f"---\nx: {value}\n---\nText.\n")
+    assert ([fault.code for fault in loaded.faults], loaded.text.startswith("---")) == (["front_matter_malformed"], True)
+
+
+@pytest.mark.parametrize("entry", ["x: {number}", "title: {number}", "? {number}\n: 1", "x: !!set {{{number}}}", "x: {{? {number} : 1}}"])
+def test_a_number_of_a_thousand_digits_costs_its_key_and_not_the_document(entry: str) -> None:
+    loaded = markdown("---\n" + entry.format(number="0x" + "f" * 5000) + "\n---\nText.\n")
+    assert loaded.text == "Text.\n"
+    assert len(json.dumps(dict(loaded.metadata))) < 1000
 
 
 def test_an_alias_bomb_in_front_matter_is_no_bomb() -> None:
