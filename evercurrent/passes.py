@@ -13,7 +13,7 @@ from evercurrent.summary import ChunkNumbers, DocumentNumbers, Summary, numbers_
 from evercurrent.targets import Target
 from indexer.load.registry import claims
 from indexer.sources.reconciling import Pass, reconcile_root
-from store.model import Absent, Change, Collection, CollectionId, DocumentState, DocumentStatus, Ignored, Position
+from store.model import Absent, Change, Collection, CollectionId, DocumentId, DocumentState, DocumentStatus, Ignored, Position
 
 if TYPE_CHECKING:
     from indexer.ignore import Rules
@@ -22,6 +22,11 @@ if TYPE_CHECKING:
 
 INTENTS_MAX = 500
 """Intents a transaction: short enough for others to get in between."""
+LOOKS_A_COUNT = 8
+"""Counting reads the whole ledger, and a worker rings often: the bar moves less often than that."""
+PAGE_LIMIT = 1_000
+PENDING_LIMIT = 32
+"""The first pending document is enough."""
 EMBEDDED_TALLY = "evercurrent_embedded_texts_total"
 
 Progress = Callable[[int, int], None]
@@ -81,14 +86,27 @@ def await_settled(
     progress: Progress = lambda _done, _all: None,
 ) -> None:
     """Returns when no document of the targets is pending any more; a quarantined one is not. `rest` pauses between looks."""
-    most = 0
-    while waiting := pending_count(catalog, home):
-        most = max(most, waiting)
-        progress(most - waiting, most)
-        if not any(pending_of(catalog, home, targets)):
-            break
+    most, looks = 0, 0
+    waited_for: DocumentId | None = None
+    while (waited_for := next_pending(catalog, home, targets, waited_for)) is not None:
+        if looks % LOOKS_A_COUNT == 0:
+            waiting = pending_count(catalog, home)
+            most = max(most, waiting)
+            progress(most - waiting, most)
+        looks += 1
         rest()
     progress(most, most)
+
+
+def next_pending(catalog: CatalogReader, home: CollectionId, targets: Sequence[Target], before: DocumentId | None) -> DocumentId | None:
+    """A pending document of the targets: `before` as long as it is one, else one after it, else any."""
+    if before is not None and (status := catalog.status_of(before)) is not None and status.state is DocumentState.PENDING:
+        return before
+    for cursor in dict.fromkeys((None if before is None else before.uri, None)):
+        for status in pages_of(catalog, home, (DocumentState.PENDING,), cursor, PENDING_LIMIT):
+            if _is_of(targets, status):
+                return status.document
+    return None
 
 
 def pending_count(catalog: CatalogReader, home: CollectionId) -> int:
@@ -156,15 +174,21 @@ def statuses_of(
     if not wanted:
         return
     for status in all_documents(catalog, home, wanted):
-        if any(status.root == target.root.name and target.holds(status.document.uri) for target in targets):
+        if _is_of(targets, status):
             yield status
 
 
 def all_documents(catalog: CatalogReader, home: CollectionId, states: Sequence[DocumentState] = ()) -> Iterator[DocumentStatus]:
     """Every ledger row, page by page."""
-    cursor: str | None = None
+    return pages_of(catalog, home, states, None, PAGE_LIMIT)
+
+
+def pages_of(
+    catalog: CatalogReader, home: CollectionId, states: Sequence[DocumentState], cursor: str | None, limit: int
+) -> Iterator[DocumentStatus]:
+    """Ledger rows after `cursor`, page by page."""
     while True:
-        page = catalog.documents(home, cursor, states=states)
+        page = catalog.documents(home, cursor, limit, states)
         yield from page.documents
         cursor = page.cursor
         if cursor is None:
@@ -173,6 +197,10 @@ def all_documents(catalog: CatalogReader, home: CollectionId, states: Sequence[D
 
 def embedded_texts(catalog: CatalogReader) -> int:
     return int(sum(tally.value for tally in catalog.tallies() if tally.name == EMBEDDED_TALLY))
+
+
+def _is_of(targets: Sequence[Target], status: DocumentStatus) -> bool:
+    return any(status.root == target.root.name and target.holds(status.document.uri) for target in targets)
 
 
 def _is_held(targets: Sequence[Target], uri: str) -> bool:
