@@ -32,6 +32,7 @@ from store.model import (
     Committed,
     Cut,
     DocumentId,
+    DocumentState,
     Failed,
     Indexed,
     InputHash,
@@ -331,24 +332,28 @@ def _settle(
     *,
     empty: bool,
 ) -> None:
-    """The ledger row after success: served, its lease ended, pending again only for what was noticed (or began to grow) since."""
+    """The ledger row after success: served, its lease ended, pending again only for what was noticed (or began to grow) since.
+
+    A document that was held meanwhile stays held: the outcome tells of the source as it was before.
+    """
     served_state = "empty" if empty else "indexed"
     newer = row["wanted_version"] > outcome.version
     target = target_build(collection)
     complete = target in builds_done
     signature = outcome.signature
     remembered = "" if signature is None else ", bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = ?"
+    held = row["state"] == DocumentState.HELD
+    forgotten = "" if held else ", code = NULL, message = NULL"
     connection.execute(
         "UPDATE documents SET indexed_version = ?, build_key = ?, served_state = ?, content_hash = ?, session_id = NULL, attempts = 0,"
-        " retry_at = NULL, code = NULL, message = NULL, moved_from = NULL, state = ?, wants_work = ?, noticed_at = ?"
-        f"{remembered} WHERE document_key = ?",
+        f" retry_at = NULL, moved_from = NULL, state = ?, wants_work = ?, noticed_at = ?{forgotten}{remembered} WHERE document_key = ?",
         (
             outcome.version,
             target if complete else collection["served_build"],
             served_state,
             outcome.content_hash,
-            "pending" if newer or not complete else served_state,
-            newer or not complete,
+            DocumentState.HELD if held else DocumentState.PENDING if newer or not complete else served_state,
+            not held and (newer or not complete),
             row["renoticed_at"] if newer else row["noticed_at"],
             *_remembered(signature, proven=outcome.proven and not newer),
             row["document_key"],
@@ -368,28 +373,31 @@ def commit_unchanged(job: Job, outcome: Unchanged, row: sqlite3.Row, collection:
 
 
 def commit_failed(job: Job, outcome: Failed, row: sqlite3.Row, collection: sqlite3.Row) -> Verdict:
+    """A failure of a version that is not wanted any more says nothing about the one that is."""
     connection = job.connection
     quarantined = outcome.retry_at is None
-    newer = row["wanted_version"] > outcome.version
+    job.count(outcome_tallies("failed" if quarantined else "retried", embedded=outcome.embedded))
+    if row["wanted_version"] > outcome.version or (row["state"] == DocumentState.HELD and not quarantined):
+        connection.execute("UPDATE documents SET session_id = NULL WHERE document_key = ?", (row["document_key"],))
+        return Committed(None)
     connection.execute(
         "UPDATE documents SET session_id = NULL, attempts = attempts + 1, retry_at = ?, code = ?, message = ?, state = ?, wants_work = ?"
         " WHERE document_key = ?",
         (
-            None if newer else outcome.retry_at,
+            outcome.retry_at,
             outcome.code,
             outcome.message,
-            "quarantined" if quarantined and not newer else "pending",
-            not quarantined or newer,
+            DocumentState.QUARANTINED if quarantined else DocumentState.PENDING,
+            not quarantined,
             row["document_key"],
         ),
     )
-    job.count(outcome_tallies("failed" if quarantined else "retried", embedded=outcome.embedded))
-    if quarantined and not newer and row["moved_from"] is not None:
-        origin = row_by_key(connection, row["moved_from"])
-        stay(connection, origin)
-        bury(connection, origin, collection, job.now)
-        return Committed(Seq(connection.execute("SELECT seq FROM meta").fetchone()[0]))
-    return Committed(None)
+    if not quarantined or row["moved_from"] is None:
+        return Committed(None)
+    origin = row_by_key(connection, row["moved_from"])
+    stay(connection, origin)
+    bury(connection, origin, collection, job.now)
+    return Committed(Seq(connection.execute("SELECT seq FROM meta").fetchone()[0]))
 
 
 def commit_vanished(connection: Connection, outcome: Vanished, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> Verdict:

@@ -84,7 +84,7 @@ def lease_one(
             return None
     fence = next_number(connection, "fence")
     connection.execute(
-        "UPDATE documents SET session_id = ?, lease_seconds = ?, fence = ? WHERE document_key = ?",
+        "UPDATE documents SET session_id = ?, lease_seconds = ?, fence = ?, renoticed_at = 0 WHERE document_key = ?",
         (session_id, lease_seconds, fence, row["document_key"]),
     )
     root_key = row["root_key"]

@@ -277,7 +277,8 @@ def notice(connection: Connection, row: sqlite3.Row, root_key: int, intent: Pres
     signature = intent.signature
     connection.execute(
         "UPDATE documents SET root_key = ?, wanted = 1, wanted_version = ?, wants_work = 1, state = 'pending', urgency = ?, cause = ?,"
-        " noticed_at = ?, renoticed_at = ?, attempts = 0, retry_at = NULL, code = NULL, message = NULL, wanted_hash = ?,"
+        " noticed_at = ?, renoticed_at = CASE renoticed_at WHEN 0 THEN ? ELSE renoticed_at END,"
+        " attempts = 0, retry_at = NULL, code = NULL, message = NULL, wanted_hash = ?,"
         " bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = 0, own_metadata = ? WHERE document_key = ?",
         (
             root_key,

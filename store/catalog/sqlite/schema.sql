@@ -71,7 +71,7 @@ CREATE TABLE documents (
     urgency         INTEGER NOT NULL,
     cause           TEXT NOT NULL,
     noticed_at      REAL NOT NULL,        -- oldest unserved notice
-    renoticed_at    REAL NOT NULL,        -- newest notice
+    renoticed_at    REAL NOT NULL,        -- first notice since the last lease; 0: none
     attempts        INTEGER NOT NULL DEFAULT 0,
     retry_at        REAL,
     code            TEXT,
