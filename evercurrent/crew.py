@@ -11,10 +11,12 @@ from contextlib import ExitStack
 from types import TracebackType
 
 from evercurrent.children import Child, RoleSpec
+from evercurrent.stuck import Patience
 from indexer.feeding import Feeder
 from indexer.wiring import open_feeder
 from store.bell import Bell, Listener, Topic
 from store.broker import find_broker, open_broker
+from store.broker.client import check
 from store.clock import Clock
 from store.config import Config
 from store.folder import DataFolder, try_lock
@@ -27,12 +29,16 @@ REST_SECONDS = 0.1
 class Crew:
     """For one pass, in the main thread."""
 
-    def __init__(self, folder: DataFolder, config: Config, arguments: tuple[str, ...], catalog: Catalog, clock: Clock) -> None:
+    def __init__(
+        self, folder: DataFolder, config: Config, arguments: tuple[str, ...], catalog: Catalog, clock: Clock, patience: Patience
+    ) -> None:
         self._folder = folder
         self._config = config
         self._arguments = arguments
         self._catalog = catalog
         self._clock = clock
+        self._patience = patience
+        self._url: str | None = None
         self._hired = ExitStack()
         self._feeder: Feeder | None = None
         self._worker: Child | None = None
@@ -51,7 +57,8 @@ class Crew:
         return self._feeder is not None
 
     def rest(self) -> None:
-        """Keeps the work going and waits a moment, or until a worker is free. Raises what starting the crew raises."""
+        """Keeps the work going and waits a moment, or until a worker is free. Raises what starting the crew and `Patience.ask` raise."""
+        self._patience.ask(self._check_broker)
         if self._feeder is None and not self._hire():
             self._tell()
             self._pause()
@@ -97,7 +104,12 @@ class Crew:
         self._listen(url)
         self._told = True
 
+    def _check_broker(self) -> None:
+        if self._url is not None:
+            check(self._url)
+
     def _listen(self, url: str | None) -> None:
+        self._url = url
         if self._listener is not None:
             self._listener.close()
         self._listener = Bell(url, self._clock).listen(Topic.LEDGER, Topic.COMMIT)

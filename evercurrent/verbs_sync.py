@@ -63,8 +63,10 @@ def sync(
         record(catalog, looks)
         if any(pending_of(catalog, call.home, targets)):
             from evercurrent.crew import Crew
+            from evercurrent.stuck import Patience
 
-            with Crew(call.folder, config, role_arguments(call), catalog, call.clock) as crew, progress_bar() as progress:
+            patience = Patience(call.folder.path, lambda: pending_of(catalog, call.home, targets), call.clock)
+            with Crew(call.folder, config, role_arguments(call), catalog, call.clock, patience) as crew, progress_bar() as progress:
                 await_settled(catalog, call.home, targets, crew.rest, progress)
         if collection.growing is not None:
             catalog.switch(call.home, call.clock.now())

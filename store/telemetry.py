@@ -6,6 +6,7 @@ A room asks `structlog.get_logger()`; where the lines go is decided once, by the
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -124,7 +125,9 @@ class _BoundedFile:
             self._follow_rotation()
             return os.write(self._fd, line.encode("utf-8", "backslashreplace"))
         except OSError:
-            return sys.stderr.write(line)  # a full disk must not stop the work; the supervisor keeps stderr
+            with contextlib.suppress(OSError, ValueError):  # a full disk, of stderr's file too, must not stop the work
+                sys.stderr.write(line)
+            return len(line)
 
     def flush(self) -> None:
         """Every write is one system call: nothing is held back."""

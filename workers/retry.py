@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from store.errors import AttemptsExhausted, Corrupt, EvercurrentError, Superseded, Transient
+from store.errors import AttemptsExhausted, CatalogBusy, CatalogFull, CatalogUnwritable, Corrupt, EvercurrentError, Superseded, Transient
 from store.model import Instant
 
 FIRST_SECONDS_MAX = 1.0
 DELAY_SECONDS_MAX = 60.0
 RETRY_AFTER_SECONDS_MAX = 600.0
 """A service that asks for more is asked again after this long all the same."""
+
+NOT_THE_DOCUMENTS = (CatalogFull, CatalogUnwritable, CatalogBusy)
+"""Failures that say nothing of the document: a disk that was full must not leave thousands set aside once there is room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,13 +31,14 @@ def decide(attempts: int, error: EvercurrentError, attempts_max: int, now: Insta
     """What follows a failed attempt; `attempts` counts it (1 is the first), `draw` is uniform in [0, 1).
 
     Transient: again within 1 s, then doubling up to 60 s, each delay drawn from its upper half; a service's Retry-After is the least
-    it waits. Anything else that is the document's: quarantine at once. Superseded and Corrupt are not about the document: raised.
+    it waits. What the catalog's disk or lock did is no failure of the document, which is never set aside for it. Anything else that is
+    the document's: quarantine at once. Superseded and Corrupt are not about the document: raised.
     """
     if isinstance(error, Superseded | Corrupt):
         raise error
     if not isinstance(error, Transient):
         return Quarantine(error.code, error.message)
-    if attempts >= attempts_max:
+    if attempts >= attempts_max and not isinstance(error, NOT_THE_DOCUMENTS):
         exhausted = AttemptsExhausted(attempts=attempts, last=error.message.rstrip("."))
         return Quarantine(exhausted.code, exhausted.message)
     return RetryAt(Instant(now + delay_seconds(attempts, error.retry_after_seconds, draw)))

@@ -7,7 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store.errors import (
+    CatalogBusy,
     CatalogCorrupt,
+    CatalogFull,
+    CatalogUnwritable,
     DocumentTooLarge,
     EmbedderRateLimited,
     EmbedderRefused,
@@ -77,3 +80,8 @@ def test_what_will_not_get_better_is_quarantined_at_once_in_its_own_words(error:
 def test_what_is_not_about_the_document_is_raised(error: EvercurrentError) -> None:
     with pytest.raises(type(error)):
         decide(1, error, 6, NOW, 0.0)
+
+
+@pytest.mark.parametrize("error", [CatalogFull(path="x"), CatalogUnwritable(path="x", reason="y"), CatalogBusy(seconds=1)])
+def test_what_the_catalogs_disk_or_lock_did_sets_no_document_aside(error: Transient) -> None:
+    assert isinstance(decide(50, error, 6, NOW, 0.5), RetryAt)
