@@ -1,4 +1,4 @@
-"""`search`, `status`, `documents`, `export`, `check`, `sources`: looking at an index changes nothing."""
+"""`search`, `status`, `documents`, `export`, `check`: looking at an index changes nothing."""
 
 from __future__ import annotations
 
@@ -143,29 +143,7 @@ def check(call: Call) -> int:
     return 1 if found else 0
 
 
-def sources(call: Call) -> int:
-    """Lists the roots, and the documents that are held or suppressed."""
-    from evercurrent.passes import all_documents
-    from evercurrent.state import document_json
-    from store.model import DocumentState
-
-    with read(call) as catalog:
-        roots = [
-            {"root": root.name, "kind": root.kind.value, "path": root.path, "prefix": root.prefix} for root in catalog.roots(call.home)
-        ]
-        set_aside = (DocumentState.HELD, DocumentState.SUPPRESSED, DocumentState.CONFLICT)
-        known = call.need_collection(catalog)
-        rows = [document_json(row) for row in all_documents(catalog, call.home, set_aside)] if known else []
-    if call.as_json:
-        say_json({"roots": roots, "documents": rows})
-        return 0
-    say_table(("root", "kind", "prefix", "path"), ([row["root"], row["kind"], row["prefix"], row["path"]] for row in roots))
-    if rows:
-        say_table(("document", "state", "message"), ([row["document"], row["state"], row["message"]] for row in rows))
-    return 0
-
-
-VERBS = {"search": search, "status": status, "documents": documents, "export": export, "check": check, "sources": sources}
+VERBS = {"search": search, "status": status, "documents": documents, "export": export, "check": check}
 HIDDEN: frozenset[str] = frozenset()
 
 

@@ -1,0 +1,31 @@
+"""Held documents stay served until a person lets them go."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from kit.product import Product
+
+HASHING = {"EVERCURRENT_INDEXER__EMBEDDING__PROVIDER": "hashing"}
+
+
+@pytest.mark.process
+def test_a_mass_disappearance_is_held_until_it_is_released(tmp_path: Path) -> None:
+    docs = tmp_path / "docs"
+    docs.mkdir()
+    for number in range(15):
+        (docs / f"{number:02}.md").write_text(f"document number {number}\n", "utf-8")
+    product = Product(tmp_path / "data", HASHING)
+    product.succeed("sync", str(docs))
+    for number in range(14):
+        (docs / f"{number:02}.md").unlink()
+    product.run("sync", str(docs))
+    status = product.succeed("status", "--json").json
+    assert (status["documents"]["held"], status["health"]["state"]) == (14, "degraded")
+    assert len({row["document"] for row in product.succeed("export").lines}) == 15
+    assert product.run("sources", "release", "nothing").code == 2
+    assert len(product.succeed("sources", "release", "00.md", "--json").json["released"]) == 1
+    assert len(product.succeed("sources", "release", "main", "--json").json["released"]) == 13
+    assert {row["document"] for row in product.succeed("export").lines} == {"14.md"}
+    assert product.succeed("sync", str(docs), "--json").json["documents"]["unchanged"] == 1
