@@ -1,12 +1,13 @@
 """Connections and transactions of the SQLite catalog; foreign errors are translated here.
 
 WAL, 16 KB pages. Writers pass the fair lock first, so SQLite's own busy handler never decides who waits. The ledger and
-commits are synchronous=FULL, leases and cursors NORMAL. Reading needs no lock: each thread has its own connection, each
-snapshot one from a pool, so that many may be open.
+commits are synchronous=FULL, leases and cursors NORMAL. Reading needs no lock: every reader borrows a connection from a pool, so
+that many snapshots may be open, and threads that come and go leave none behind.
 """
 
 from __future__ import annotations
 
+import errno
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -30,7 +31,6 @@ class Database:
     def __init__(self, folder: Path, clock: Clock, write_lock_seconds_max: float) -> None:
         self.path = folder / CATALOG_FILE
         self.clock = clock
-        self._own = threading.local()
         self._idle: list[sqlite3.Connection] = []
         self._open: set[sqlite3.Connection] = set()
         self._mutex = threading.Lock()
@@ -63,28 +63,32 @@ class Database:
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """This thread's reading connection, outside a transaction: every statement sees the newest commit."""
-        connection = getattr(self._own, "connection", None)
-        with translated(self.path):
-            if connection is None:
-                connection = self._own.connection = self._connect(query_only=True)
+        """A reading connection outside a transaction: every statement sees the newest commit."""
+        with sqlite_translated(self.path), self._borrowed() as connection:
             yield connection
 
     @contextmanager
     def pinned(self) -> Iterator[sqlite3.Connection]:
         """A connection inside a read transaction: sees one state until the block ends."""
-        with translated(self.path):
-            with self._mutex:
-                connection = self._idle.pop() if self._idle else None
-            if connection is None:
-                connection = self._connect(query_only=True)
-            try:
-                connection.execute("BEGIN")
-                connection.execute("SELECT seq FROM meta").fetchone()
-                yield connection
-            finally:
-                connection.execute("ROLLBACK")
-                self._release(connection)
+        with sqlite_translated(self.path), self._borrowed() as connection:
+            connection.execute("BEGIN")
+            connection.execute("SELECT seq FROM meta").fetchone()
+            yield connection
+            connection.execute("ROLLBACK")
+
+    @contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        """Given back when the block ends; closed when it raises, as a statement may be half read then."""
+        with self._mutex:
+            connection = self._idle.pop() if self._idle else None
+        if connection is None:
+            connection = self._connect(query_only=True)
+        try:
+            yield connection
+        except BaseException:
+            self._discard(connection)
+            raise
+        self._release(connection)
 
     def close(self) -> None:
         with self._mutex:
@@ -99,6 +103,10 @@ class Database:
             if len(self._idle) < IDLE_CONNECTIONS_MAX:
                 self._idle.append(connection)
                 return
+        self._discard(connection)
+
+    def _discard(self, connection: sqlite3.Connection) -> None:
+        with self._mutex:
             self._open.discard(connection)
         connection.close()
 
@@ -134,17 +142,23 @@ class Database:
 
 @contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """Turns sqlite's and the system's errors into ours."""
+    """Turns sqlite's and the system's errors into ours. For blocks that touch nothing but the catalog."""
     try:
-        yield
-    except EvercurrentError:
-        raise
-    except sqlite3.Error as error:
-        raise _named(error, path) from error
+        with sqlite_translated(path):
+            yield
     except OSError as error:
-        if error.errno == 28:
+        if error.errno == errno.ENOSPC:
             raise CatalogFull(path=str(path.parent)) from error
         raise CatalogUnwritable(path=str(path.parent), reason=error.strerror or str(error)) from error
+
+
+@contextmanager
+def sqlite_translated(path: Path) -> Iterator[None]:
+    """Turns sqlite's errors into ours. A reader's block does other things, too: a broken pipe is not the catalog's."""
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise _named(error, path) from error
 
 
 def _named(error: sqlite3.Error, path: Path) -> EvercurrentError:
