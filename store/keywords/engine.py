@@ -5,15 +5,16 @@ Rows come as terms, split already; stemming is done here. BM25 with k1 1.2 and b
 
 from __future__ import annotations
 
+import itertools
+import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import tantivy
 
-from store.keywords.fresh import FIELDS, Asked, FieldLength, Lengths, Row
+from store.keywords.fresh import Asked, FieldLength, Row
 from store.keywords.segments import dead_rows
 from store.model import ChunkId
 
@@ -102,6 +103,7 @@ class Committed:
     """The rows of one commit."""
 
     searcher: Any
+    _lengths: dict[str, FieldLength] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def rows(self) -> int:
@@ -111,17 +113,26 @@ class Committed:
         """Rows that hold the term, dead ones included, as the scores count them."""
         return int(self.searcher.doc_freq(field, term))
 
-    @cached_property
-    def lengths(self) -> Lengths:
-        """The rows and their average length in each field as scores count them: dead ones included."""
-        return {field: self._length(field) for field in FIELDS}
+    def length(self, field: str, likely: Iterable[str]) -> FieldLength:
+        """The rows and their length in a field as scores count them: dead ones included. `likely` are terms that a row may hold.
 
-    def _length(self, field: str) -> FieldLength:
-        for term, _ in self.searcher.terms_with_prefix(field, "", filter_query=tantivy.Query.all_query(), limit=1):
-            query = tantivy.Query.term_query(_SCHEMA, field, term, index_option="freq")
-            ((_, address),) = self.searcher.search(query, 1, count=False).hits
-            return _length_in(query.explain(self.searcher, address).to_json())
+        The engine tells it where it explains a hit, so some hit is needed; to look for a term among all is slow.
+        """
+        if field not in self._lengths:
+            self._lengths[field] = self._length(field, likely)
+        return self._lengths[field]
+
+    def _length(self, field: str, likely: Iterable[str]) -> FieldLength:
+        for term in itertools.chain(likely, self._any_terms(field)):
+            if self.frequency(field, term):
+                query = tantivy.Query.term_query(_SCHEMA, field, term, index_option="freq")
+                for _, address in self.searcher.search(query, 1, count=False).hits:
+                    return _length_in(query.explain(self.searcher, address).to_json())
         return FieldLength(self.rows, 0.0)
+
+    def _any_terms(self, field: str) -> Iterator[str]:
+        for term, _ in self.searcher.terms_with_prefix(field, "", filter_query=tantivy.Query.all_query(), limit=1):
+            yield term
 
     def live(self, chunks: Collection[str]) -> frozenset[str]:
         """Those of the chunks (hex) that have a row."""
@@ -190,8 +201,6 @@ class Committed:
 
 def _length_in(explanation: str) -> FieldLength:
     """The figures that the engine names when it explains a term's score."""
-    import json
-
     found: dict[str, float] = {}
 
     def collect(part: Mapping[str, Any]) -> None:

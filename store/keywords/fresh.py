@@ -154,9 +154,9 @@ class Weighing:
 
 
 def weigh(asked: Sequence[Asked], lengths: Lengths, frequency: Callable[[str, str], int], fresh: Iterable[Counts]) -> Weighing:
-    """`lengths` and `frequency` tell of the committed rows."""
+    """`lengths` (of every field that is asked for) and `frequency` tell of the committed rows."""
     fresh = list(fresh)
-    together = {field: lengths[field].with_more([counts.lengths[field] for counts in fresh]) for field in FIELDS}
+    together = {field: lengths[field].with_more([counts.lengths[field] for counts in fresh]) for field in lengths}
     weights, boosts = [], []
     for each in asked:
         committed = frequency(each.field, each.term)
@@ -165,10 +165,10 @@ def weigh(asked: Sequence[Asked], lengths: Lengths, frequency: Callable[[str, st
         weights.append((each, each.times * weight))
         if committed:
             boosts.append((each, each.times * weight / _inverse_frequency(lengths[each.field].rows, committed)))
-    ratios = [together[field].average / lengths[field].average for field in FIELDS if lengths[field].average]
+    ratios = [together[field].average / lengths[field].average for field in lengths if lengths[field].average]
     growth_max = max([1.0, *ratios]) * (1 + 1e-5)
     drift = max((abs(ratio - 1.0) for ratio in ratios), default=0.0)
-    return Weighing(tuple(weights), tuple(boosts), {field: together[field].average for field in FIELDS}, growth_max, drift)
+    return Weighing(tuple(weights), tuple(boosts), {field: length.average for field, length in together.items()}, growth_max, drift)
 
 
 def _inverse_frequency(rows: int, holding: int) -> float:

@@ -11,7 +11,19 @@ from dataclasses import dataclass, field
 
 from store.keywords.analysis import query_terms
 from store.keywords.engine import Committed, Wanted, one_of_chunks, one_of_documents, stem, wanted
-from store.keywords.fresh import FIELDS, LENGTH_DRIFT_MAX, NOTHING_FRESH, Asked, Overlay, Pending, Row, Weighing, counts_of, weigh
+from store.keywords.fresh import (
+    FIELDS,
+    LENGTH_DRIFT_MAX,
+    NOTHING_FRESH,
+    Asked,
+    FieldLength,
+    Overlay,
+    Pending,
+    Row,
+    Weighing,
+    counts_of,
+    weigh,
+)
 from store.model import ChunkId
 
 QUERY_TERMS_MAX = 256
@@ -62,10 +74,25 @@ class Pinned:
         if not self.overlay.rows:
             weights = [(each, float(each.times)) for each in asked]
             return self._committed_best(weights, k, allowed, admits, documents)
-        weighing = weigh(asked, self.committed.lengths, self.committed.frequency, [pending.counts for pending in self.overlay.rows])
+        asked = [each for each in asked if self._occurs(each)]
+        weighing = weigh(asked, self._lengths(asked), self.committed.frequency, [pending.counts for pending in self.overlay.rows])
         best = self._committed_best(weighing.committed_boosts, k, allowed, admits, documents, weighing)
         best += self._fresh_hits(weighing, admits, documents)
         return sorted(best, key=lambda hit: (-hit[1], hit[0]))[:k]
+
+    def _lengths(self, asked: Collection[Asked]) -> dict[str, FieldLength]:
+        """Of the fields that are asked for."""
+        return {of: self.committed.length(of, self._likely_terms(of, asked)) for of in {each.field for each in asked}}
+
+    def _occurs(self, asked: Asked) -> bool:
+        return self.committed.frequency(asked.field, asked.term) > 0 or any(
+            asked.term in pending.counts.terms[asked.field] for pending in self.overlay.rows
+        )
+
+    def _likely_terms(self, of: str, asked: Collection[Asked]) -> Iterator[str]:
+        yield from (each.term for each in asked if each.field == of)
+        for pending in self.overlay.rows:
+            yield from pending.counts.terms[of]
 
     def _committed_best(
         self,

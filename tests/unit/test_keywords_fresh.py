@@ -215,7 +215,9 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
     monkeypatch.setattr(tantivy_index, "written_anew", copied_then_act)
 
 
-def test_what_changes_during_a_rewrite_is_in_the_new_files(index: KeywordIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_changes_during_a_rewrite_is_in_the_new_files(
+    index: KeywordIndex, tmp_path: Path, held: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def change() -> None:
         index.apply(at(2), [chunk(1), chunk(2)], [row(3, "flood"), row(50, "flood")])
         index.flush()
@@ -233,7 +235,9 @@ def test_what_changes_during_a_rewrite_is_in_the_new_files(index: KeywordIndex, 
     assert len(list((tmp_path / "index").glob("generation-*"))) == 1
 
 
-def test_more_changes_than_a_switch_may_hold_back_are_written_before_it(index: KeywordIndex, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_changes_than_a_switch_may_hold_back_are_written_before_it(
+    index: KeywordIndex, held: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index.apply(at(1), [], [row(number, "ebb") for number in range(10)])
     really = engine.Committed.pages
 
@@ -247,7 +251,9 @@ def test_more_changes_than_a_switch_may_hold_back_are_written_before_it(index: K
     assert (index.count(), len(index.search("ebb", 50)), index.position) == (9 + 2 * WAITING_ROWS_MAX, 9, at(2))
 
 
-def test_an_index_cleared_during_a_rewrite_stays_empty(index: KeywordIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_index_cleared_during_a_rewrite_stays_empty(
+    index: KeywordIndex, tmp_path: Path, held: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     index.apply(at(1), [], [row(1, "ebb")])
     with monkeypatch.context() as patched:
         meanwhile(patched, index.clear)
@@ -258,7 +264,9 @@ def test_an_index_cleared_during_a_rewrite_stays_empty(index: KeywordIndex, tmp_
     assert (index.position, len(index.search("ebb", 5))) == (at(2), 1)
 
 
-def test_a_rewrite_that_fails_leaves_the_old_files_served(index: KeywordIndex, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_rewrite_that_fails_leaves_the_old_files_served(
+    index: KeywordIndex, tmp_path: Path, held: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def no_space() -> None:
         raise OSError(28, "No space left on device")
 
