@@ -84,7 +84,7 @@ def draft_document(leased: LeasedDocument, fetched: Fetched, builds: Sequence[Bu
     digest = content_hash(fetched.content)
     build_ids = tuple(build.build_id for build in builds)
     unchanged = Unchanged(leased.document, leased.wanted_version, leased.fence, digest, fetched.signature, fetched.proven, build_ids)
-    if leased.moved_from is None and not leased.metadata and _holds_these_bytes(premises, build_ids, digest):
+    if _bytes_are_all(leased) and _holds_these_bytes(premises, build_ids, digest):
         return unchanged
     loaded = load(leased.document.uri, fetched.content)
     drafted = [draft_cut(leased, loaded, build, premises) for build in builds]
@@ -93,6 +93,11 @@ def draft_document(leased: LeasedDocument, fetched: Fetched, builds: Sequence[Bu
         return unchanged
     served = premises.moved_from.get(build_ids[0], Recorded())
     return Draft(leased, digest, fetched.signature, fetched.proven, build_ids, changed, served.version)
+
+
+def _bytes_are_all(leased: LeasedDocument) -> bool:
+    """What the commit shows comes from the bytes alone: an upload has metadata beside them, which may have been taken away, too."""
+    return leased.moved_from is None and leased.content_hash is None and not leased.metadata
 
 
 def _holds_these_bytes(premises: Premises, build_ids: Sequence[BuildId], digest: ContentHash) -> bool:
