@@ -8,7 +8,7 @@ from __future__ import annotations
 import sqlite3
 
 from store.catalog.sqlite.database import Database
-from store.catalog.sqlite.keys import marks
+from store.catalog.sqlite.keys import marks, slices
 from store.model import Instant
 
 ROWS_A_TRANSACTION_MAX = 500
@@ -27,8 +27,7 @@ def sweep_catalog(database: Database, now: Instant, retention_seconds: float, le
             removed += count
             if count < ROWS_A_TRANSACTION_MAX:
                 break
-    with database.write(durable=False) as connection:
-        return removed + thin_log(connection, cutoff)
+    return removed + thin_log(database, cutoff)
 
 
 def end_silent_sessions(connection: sqlite3.Connection, silent_since: float) -> None:
@@ -77,13 +76,20 @@ def drop_dead_chunks(connection: sqlite3.Connection, cutoff: int) -> int:
     return len(rows)
 
 
-def thin_log(connection: sqlite3.Connection, cutoff: int) -> int:
-    """Keeps each document's last row, and all rows younger than the retention; cursors before the floor have lapsed."""
-    removed = connection.execute(
-        "DELETE FROM changes WHERE seq <= ?1 AND (document_key IS NULL OR EXISTS"
-        " (SELECT 1 FROM changes later WHERE later.document_key = changes.document_key AND later.seq > changes.seq))",
-        (cutoff,),
-    ).rowcount
-    if removed:
-        connection.execute("UPDATE meta SET log_floor = max(log_floor, ?)", (cutoff,))
-    return removed
+def thin_log(database: Database, cutoff: int) -> int:
+    """Keeps each document's last row, and all rows younger than the retention; cursors before the floor have lapsed.
+
+    Looking through the log takes long when it is long, so it is done without the lock: a row that has a later one keeps it.
+    """
+    with database.read() as connection:
+        rows = connection.execute(
+            "SELECT seq FROM changes WHERE seq <= ?1 AND (document_key IS NULL OR EXISTS"
+            " (SELECT 1 FROM changes later WHERE later.document_key = changes.document_key AND later.seq > changes.seq))",
+            (cutoff,),
+        ).fetchall()
+    superseded = [int(row["seq"]) for row in rows]
+    for part in slices(superseded, ROWS_A_TRANSACTION_MAX):
+        with database.write(durable=False) as connection:
+            connection.execute("UPDATE meta SET log_floor = max(log_floor, ?)", (cutoff,))
+            connection.executemany("DELETE FROM changes WHERE seq = ?", [(seq,) for seq in part])
+    return len(superseded)
