@@ -47,7 +47,7 @@ _VERSIONS = (
 
 
 class DecodedVersions:
-    """Decoded document versions by (key, born): a row never changes once written, and a key that is used again is born later."""
+    """Decoded document versions by (key, born): of a row only the permissions change, and a key that is used again is born later."""
 
     def __init__(self) -> None:
         self._kept: OrderedDict[tuple[int, int], VisibleDocument] = OrderedDict()
@@ -63,8 +63,8 @@ class DecodedVersions:
 
     def keep(self, version_key: tuple[int, int], document: VisibleDocument) -> None:
         with self._lock:
-            if version_key in self._kept:
-                return
+            before = self._kept.pop(version_key, None)
+            self._characters -= 0 if before is None else len(before.text)
             self._kept[version_key] = document
             self._characters += len(document.text)
             while self._characters > DECODED_CHARACTERS_MAX and len(self._kept) > 1:
