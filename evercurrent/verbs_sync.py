@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from store.model import Root
     from store.ports import Catalog
 
+SWITCH_WAITS = (
+    "The new build is not served yet: documents that are quarantined or held have vectors of the old one alone, and switching would "
+    "lose them. `evercurrent quarantine` and `evercurrent sources` list them."
+)
+
 
 def init(call: Call, force: Annotated[bool, Option("--force", help="Replace the file that is there.")] = False) -> int:
     """Writes a commented configuration."""
@@ -58,7 +63,7 @@ def sync(
         looks = look(catalog, targets, rules_of(config, call.folder), call.clock)
         if plan is not None:
             refuse_stale(plan, looks)
-        if wants_work(looks):
+        if wants_work(looks) or collection.growing is not None:
             probe_provider(config, collection.builds[-1].space)
         record(catalog, looks)
         if any(pending_of(catalog, call.home, targets)):
@@ -68,8 +73,8 @@ def sync(
             patience = Patience(call.folder.path, lambda: pending_of(catalog, call.home, targets), call.clock)
             with Crew(call.folder, config, role_arguments(call), catalog, call.clock, patience) as crew, progress_bar() as progress:
                 await_settled(catalog, call.home, targets, crew.rest, progress)
-        if collection.growing is not None:
-            catalog.switch(call.home, call.clock.now())
+        if collection.growing is not None and not catalog.switch(call.home, call.clock.now()):
+            note(SWITCH_WAITS)
         summary = summarize(catalog, call.home, looks, since, call.clock)
     say_summary(call, summary)
     tell_held(looks)

@@ -221,7 +221,10 @@ class Builds(Protocol):
     def collections(self) -> list[Collection]: ...
 
     def switch(self, home: CollectionId, now: Instant) -> bool:
-        """Serves the growing build, when no document of the collection still wants work for it; one commit, one change-log row."""
+        """Serves the growing build, when no document of the collection still wants work for it; one commit, one change-log row.
+
+        False, too, while a held or quarantined document is served in the old space alone: the switch would lose it.
+        """
         ...
 
 

@@ -220,6 +220,25 @@ def test_a_document_that_cannot_be_cut_again_stays_served_where_the_space_is_the
     assert list(catalog.findings()) == []
 
 
+def test_a_switch_to_another_space_waits_for_what_it_would_lose(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
+    worker.index("a.md", "one")
+    grow(catalog)
+    assert isinstance(worker.commit_one(worker.failed(worker.lease())), Committed)
+    assert not catalog.switch(HOME, clock.now())
+    assert texts(catalog) == {"a.md": "one"}
+    catalog.record([Held(document("a.md"), Instant(1), "the folder is empty")])
+    assert not catalog.switch(HOME, clock.now())
+    catalog.record([absent("a.md")])
+    assert catalog.switch(HOME, clock.now())
+
+
+def test_what_was_never_served_holds_no_switch_back(catalog: Catalog, worker: Worker, clock: SimulatedClock) -> None:
+    catalog.record([present("bad.md")])
+    worker.commit_one(worker.failed(worker.lease("bad.md")))
+    grow(catalog)
+    assert catalog.switch(HOME, clock.now())
+
+
 def test_an_empty_collection_switches_at_once(catalog: Catalog, clock: SimulatedClock) -> None:
     growing = grow(catalog)
     assert catalog.switch(HOME, clock.now())

@@ -56,6 +56,8 @@ class MemoryBuilds:
             growing = row.growing.build_id
             if any(tables.wants_work(d) and d.indexed.get(growing, 0) < d.wanted_version for d in tables.documents_of(home)):
                 return False
+            if loses_served(tables, row, row.growing):
+                return False
             seq = tables.next_seq()
             carry_over(tables, row, row.growing, seq)
             retired, row.served, row.growing = row.served, row.growing, None
@@ -87,6 +89,18 @@ def grow(tables: Tables, row: CollectionRow, recipe: Recipe, space: Space) -> No
     for document in tables.documents_of(row.home):
         if tables.wants_work(document) and not document.notices:
             document.cause, document.urgency, document.noticed_at = Cause.RECUT, Urgency.BULK, tables.clock.now()
+
+
+def loses_served(tables: Tables, row: CollectionRow, growing: Build) -> bool:
+    """Whether a switch would take a held or quarantined document out of every answer: its vectors are of the served space alone."""
+    if row.served.space.space_id == growing.space.space_id:
+        return False
+    return any(
+        document.mark in (DocumentState.HELD, DocumentState.QUARANTINED)
+        and tables.living_version(document.document, row.served.build_id) is not None
+        and tables.living_version(document.document, growing.build_id) is None
+        for document in tables.documents_of(row.home)
+    )
 
 
 def carry_over(tables: Tables, row: CollectionRow, growing: Build, seq: Seq) -> None:

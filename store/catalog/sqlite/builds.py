@@ -48,7 +48,7 @@ class SqliteBuilds:
                 "SELECT 1 FROM documents WHERE collection_key = ? AND wants_work = 1 AND build_key IS NOT ? LIMIT 1",
                 (row["collection_key"], row["growing_build"]),
             ).fetchone()
-            if waiting is not None:
+            if waiting is not None or loses_served(connection, row):
                 return False
             seq = next_number(connection, "seq")
             carry_over(connection, row)
@@ -125,20 +125,36 @@ def _ask_for_build(connection: sqlite3.Connection, collection_key: int, target: 
     )
 
 
+def loses_served(connection: sqlite3.Connection, row: sqlite3.Row) -> bool:
+    """Whether a switch would take a held or quarantined document out of every answer: its vectors are of the served space alone."""
+    if not changes_space(connection, row):
+        return False
+    alive = "EXISTS (SELECT 1 FROM versions v WHERE v.document_key = d.document_key AND v.build_key = ? AND v.died IS NULL)"
+    lost = connection.execute(
+        f"SELECT 1 FROM documents d WHERE collection_key = ? AND state IN ('held', 'quarantined') AND {alive} AND NOT {alive} LIMIT 1",
+        (row["collection_key"], row["served_build"], row["growing_build"]),
+    ).fetchone()
+    return lost is not None
+
+
+def changes_space(connection: sqlite3.Connection, row: sqlite3.Row) -> bool:
+    return build_of(connection, row["served_build"]).space.space_id != build_of(connection, row["growing_build"]).space.space_id
+
+
 def carry_over(connection: sqlite3.Connection, row: sqlite3.Row) -> None:
     """Held and quarantined documents cannot be cut again: what is served of them goes along, where the space is the same."""
-    served, growing = build_of(connection, row["served_build"]), build_of(connection, row["growing_build"])
-    if served.space.space_id != growing.space.space_id:
+    if changes_space(connection, row):
         return
     left_behind = (
         "SELECT document_key FROM documents d WHERE collection_key = ? AND state IN ('held', 'quarantined')"
         " AND NOT EXISTS (SELECT 1 FROM versions v WHERE v.document_key = d.document_key AND v.build_key = ? AND v.died IS NULL)"
     )
-    keys = (row["collection_key"], growing.build_id)
+    served, growing = row["served_build"], row["growing_build"]
+    keys = (row["collection_key"], growing)
     for table in ("chunks", "versions"):  # versions last: they decide who is left behind
         connection.execute(
             f"UPDATE {table} SET build_key = ? WHERE build_key = ? AND died IS NULL AND document_key IN ({left_behind})",
-            (growing.build_id, served.build_id, *keys),
+            (growing, served, *keys),
         )
 
 
