@@ -15,6 +15,9 @@ from store.model import Chunk, Cut, Indexed, InputHash, Instant, Outcome
 
 Connection = sqlite3.Connection
 
+ZLIB_LEVEL = 3
+WINDOW_BITS_MIN, WINDOW_BITS_MAX = 9, 15
+
 
 @dataclass(frozen=True, slots=True)
 class PreparedCut:
@@ -30,12 +33,18 @@ class PreparedCut:
 def prepare(outcome: Outcome) -> tuple[PreparedCut, ...]:
     if not isinstance(outcome, Indexed):
         return ()
-    deflated: dict[str, bytes] = {}
-    cuts = []
-    for cut in outcome.cuts:
-        text = deflated.setdefault(cut.text, zlib.compress(cut.text.encode("utf-8"), ZLIB_LEVEL))
-        cuts.append(PreparedCut(cut, encode_layout(cut.layout), text, encode_json(cut.metadata), digested(cut.vectors)))
-    return tuple(cuts)
+    texts = {text: deflate(text.encode("utf-8")) for text in {cut.text for cut in outcome.cuts}}
+    return tuple(
+        PreparedCut(cut, encode_layout(cut.layout), texts[cut.text], encode_json(cut.metadata), digested(cut.vectors))
+        for cut in outcome.cuts
+    )
+
+
+def deflate(content: bytes) -> bytes:
+    """The content under zlib, in no more memory than it needs: to clear the usual quarter of a megabyte costs more than a short text."""
+    window_bits = min(WINDOW_BITS_MAX, max(WINDOW_BITS_MIN, len(content).bit_length()))
+    squeezing = zlib.compressobj(ZLIB_LEVEL, zlib.DEFLATED, window_bits, window_bits - 7)
+    return squeezing.compress(content) + squeezing.flush()
 
 
 def write_cut(
@@ -98,6 +107,3 @@ def text_key(connection: Connection, document_key: int, deflated: bytes) -> int:
     if last is not None and last["text"] == deflated:
         return int(last["text_key"])
     return int(connection.execute("INSERT INTO texts (text) VALUES (?) RETURNING text_key", (deflated,)).fetchone()[0])
-
-
-ZLIB_LEVEL = 3
