@@ -84,6 +84,7 @@ class Fleet:
         self._grace_seconds = grace_seconds
         self._posts = [Post() for _ in range(count)]
         self._unreported: list[tuple[int, SessionId]] = []
+        self._refused = 0
         self._selector = selectors.DefaultSelector()
         self._wake_reader, self._wake_writer = os.pipe()
         self._stopping = threading.Event()
@@ -115,6 +116,11 @@ class Fleet:
         """Children that have given a sign of life."""
         return sum(worker.beat_at is not None for worker in self._running())
 
+    @property
+    def refused(self) -> int:
+        """Starts that the system refused (no memory, no process left): each is tried again."""
+        return self._refused
+
     def _running(self) -> list[Worker]:
         return [worker for post in self._posts if (worker := post.worker) is not None]
 
@@ -139,7 +145,13 @@ class Fleet:
         now = self._clock.monotonic()
         for post in self._posts:
             if post.worker is None and post.start_at <= now:
-                post.worker = worker = self._start(now)
+                try:
+                    post.worker = worker = self._start(now)
+                except OSError as error:
+                    self._refused += 1
+                    rest(post, now)
+                    log.warning("worker_not_started", reason=error.strerror or str(error))
+                    continue
                 log.info("worker_started", worker=worker.process.pid, session=worker.session_id)
 
     def _start(self, now: float) -> Worker:
@@ -155,6 +167,9 @@ class Fleet:
                 pass_fds=(writer,),
                 start_new_session=True,  # Ctrl-C in a terminal is the fleet's business
             )
+        except OSError:
+            os.close(reader)
+            raise
         finally:
             os.close(writer)
         self._selector.register(reader, selectors.EVENT_READ)
@@ -192,10 +207,10 @@ class Fleet:
         self._selector.unregister(worker.pipe)
         os.close(worker.pipe)
         post.worker = None
-        first, longest = BACKOFF_SECONDS
-        short = now - worker.started_at < SHORT_LIFE_SECONDS
-        post.backoff_seconds = min(longest, max(first, post.backoff_seconds * 2)) if short else 0.0
-        post.start_at = now + post.backoff_seconds
+        if now - worker.started_at < SHORT_LIFE_SECONDS:
+            rest(post, now)
+        else:
+            post.backoff_seconds, post.start_at = 0.0, now
         self._unreported.append((worker.process.pid, worker.session_id))
         log.info("worker_ended", worker=worker.process.pid, session=worker.session_id, exit_code=worker.process.returncode)
 
@@ -222,6 +237,13 @@ class Fleet:
                     self._kill(worker, "it did not finish its job in time")
                 self._look(0.0)
         self._report_deaths()
+
+
+def rest(post: Post, now: float) -> None:
+    """The post stays empty for a while, twice as long as the last time."""
+    first, longest = BACKOFF_SECONDS
+    post.backoff_seconds = min(longest, max(first, post.backoff_seconds * 2))
+    post.start_at = now + post.backoff_seconds
 
 
 def end(worker: Worker) -> None:

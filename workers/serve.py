@@ -23,13 +23,16 @@ log = structlog.get_logger()
 
 LOOK_SECONDS = 0.05
 """Between looks at whether the children are warm, at the start only."""
-IDLE_SECONDS = 60.0
+IDLE_SECONDS = 1.0
+"""Between looks at whether the fleet itself still runs."""
+EXIT_BROKEN = 3
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """The fleet's parallelism is its processes: arithmetic threads of several workers only fight over the cores."""
 
 
 def serve(data: Path, config: Config, ready: Callable[[Mapping[str, object]], None], config_path: Path | None = None) -> int:
-    """Keeps `workers.count` processes at work; calls `ready` once all have given a sign of life. Returns the exit code.
+    """Keeps `workers.count` processes at work; calls `ready` once all have given a sign of life. Returns the exit code:
+    0 drained, 3 the fleet broke, so that whoever started the role starts it anew.
 
     Raises BrokerMissing when the data folder has no running queue and none is given.
     """
@@ -49,13 +52,15 @@ def serve(data: Path, config: Config, ready: Callable[[Mapping[str, object]], No
     fleet = Fleet(command, config.workers.count, clock, on_death, lease_seconds=config.workers.lease_seconds, environment=environment)
     fleet.start()
     try:
-        while fleet.ready < config.workers.count and not stopping.wait(LOOK_SECONDS):
+        while fleet.running and fleet.ready < config.workers.count and not stopping.wait(LOOK_SECONDS):
             pass
-        ready({"processes": config.workers.count})
-        while not stopping.wait(IDLE_SECONDS):
+        if fleet.running:
+            ready({"processes": config.workers.count})
+        while fleet.running and not stopping.wait(IDLE_SECONDS):
             pass
+        broke = not fleet.running
         log.info("workers_draining")
     finally:
         fleet.stop()
         catalog.close()
-    return 0
+    return EXIT_BROKEN if broke else 0

@@ -71,6 +71,16 @@ def all_ready(fleet: Fleet, count: int) -> list[int]:
     return fleet.pids
 
 
+def test_a_child_that_the_system_refuses_to_start_is_started_again_later(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    with fleet_of([str(program)], 1, Deaths()) as fleet:
+        until("the system refused", lambda: fleet.refused > 0)
+        assert fleet.running
+        program.write_text(f"#!{sys.executable} -P\n{IDLE}\n", "utf-8")
+        program.chmod(0o700)
+        all_ready(fleet, 1)
+
+
 def test_a_killed_child_is_named_at_once_and_replaced() -> None:
     deaths = Deaths()
     with fleet_of(IDLE, 2, deaths) as fleet:
