@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from evercurrent.summary import ChunkNumbers, DocumentNumbers, Summary, numbers_json, summary_of
+from evercurrent.summary import ChunkNumbers, DocumentNumbers, Failure, Summary, numbers_json, summary_of
 from evercurrent.targets import Target
 from indexer.load.registry import claims
 from indexer.sources.reconciling import Pass, reconcile_root
@@ -123,11 +123,19 @@ def summarize(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look],
     return summary_of(
         changes_of(catalog, home, targets, since.position),
         list(statuses_of(catalog, home, targets, (DocumentState.QUARANTINED, DocumentState.EMPTY))),
+        faults=faults_of(looks),
         claimed=sum(seen.claimed for seen in looks),
         ignored=sum(seen.ignored for seen in looks),
         embedded=embedded_texts(catalog) - since.embedded,
         seconds=clock.monotonic() - since.at,
     )
+
+
+def faults_of(looks: Sequence[Look]) -> list[Failure]:
+    """Places below the roots that could not be looked into: whatever stands there is not indexed, and nobody would know."""
+    message = "The folder cannot be looked into: {}. Give the indexing user access to it."
+    faults = [fault for seen in looks for fault in seen.found.scan.faults if fault.uri]
+    return [Failure(fault.uri, "folder_unreadable", message.format(fault.reason)) for fault in faults]
 
 
 def still_failed(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look]) -> int:

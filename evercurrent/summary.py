@@ -65,6 +65,7 @@ def summary_of(
     changes: Iterable[Change],
     statuses: Sequence[DocumentStatus],
     *,
+    faults: Sequence[Failure] = (),
     claimed: int,
     ignored: int,
     embedded: int,
@@ -73,21 +74,22 @@ def summary_of(
     """The summary of a pass.
 
     `changes`: change-log rows of the pass and its scope, in order. `statuses`: its documents in the states quarantined and empty.
-    `claimed`, `ignored`: files that the scan found, by whether a loader takes them.
+    `faults`: places that could not be looked into. `claimed`, `ignored`: files that the scan found, by whether a loader takes them.
     """
     rows = list(changes)
-    failures = tuple(
+    quarantined = tuple(
         Failure(status.document.uri, status.code or "internal", status.message or "")
         for status in statuses
         if status.state is DocumentState.QUARANTINED
     )
+    failures = (*quarantined, *faults)
     added, updated, moved, deleted = _fates(rows)
     changed = {row.document for row in rows if row.kind is ChangeKind.INDEXED}
     moved_chunks = sum(row.moved for row in rows)
     documents = DocumentNumbers(
         added=added,
         updated=updated,
-        unchanged=max(0, claimed - added - updated - moved - len(failures)),
+        unchanged=max(0, claimed - added - updated - moved - len(quarantined)),
         moved=moved,
         deleted=deleted,
         failed=len(failures),

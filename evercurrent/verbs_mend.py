@@ -7,7 +7,7 @@ from typing import Annotated
 from evercurrent.call import Call
 from evercurrent.command_line import Argument
 from evercurrent.say import note, say, say_json, say_table
-from evercurrent.verbs_sync import opened, progress_bar, read, role_arguments
+from evercurrent.verbs_sync import crew_for, opened, progress_bar, read
 from store.errors import Misuse
 from store.model import check_uri
 
@@ -45,10 +45,8 @@ def retry(call: Call, documents: Annotated[list[str] | None, Argument(metavar="[
         known = call.need_collection(catalog)
         retried = catalog.retry(asked or None, call.home, call.clock.now()) if known else 0
         if retried:
-            from evercurrent.crew import Crew
-
             targets = targets_of([], catalog.roots(call.home), call.home)
-            with Crew(call.folder, call.config, role_arguments(call), catalog, call.clock) as crew, progress_bar() as progress:
+            with crew_for(call, catalog, targets) as crew, progress_bar() as progress:
                 await_settled(catalog, call.home, targets, crew.rest, progress)
         failed = [document_json(row) for row in all_documents(catalog, call.home, (DocumentState.QUARANTINED,))] if known else []
     names = {document.uri for document in asked}

@@ -16,6 +16,7 @@ from store.errors import ConfigWrong, FolderMissing, Misuse
 from store.telemetry import is_logging, log_to_file
 
 if TYPE_CHECKING:
+    from evercurrent.crew import Crew
     from evercurrent.passes import Look, Progress
     from evercurrent.summary import Summary
     from evercurrent.targets import Target
@@ -67,11 +68,7 @@ def sync(
             probe_provider(config, collection.builds[-1].space)
         record(catalog, looks)
         if any(pending_of(catalog, call.home, targets)):
-            from evercurrent.crew import Crew
-            from evercurrent.stuck import Patience
-
-            patience = Patience(call.folder.path, lambda: pending_of(catalog, call.home, targets), call.clock)
-            with Crew(call.folder, config, role_arguments(call), catalog, call.clock, patience) as crew, progress_bar() as progress:
+            with crew_for(call, catalog, targets) as crew, progress_bar() as progress:
                 await_settled(catalog, call.home, targets, crew.rest, progress)
         if collection.growing is not None and not catalog.switch(call.home, call.clock.now()):
             note(SWITCH_WAITS)
@@ -79,6 +76,7 @@ def sync(
     say_summary(call, summary)
     tell_held(looks)
     refuse_absent(targets)
+    refuse_unreadable(looks)
     return 1 if summary.failures else 0
 
 
@@ -88,14 +86,16 @@ def plan(
     out: Annotated[Path | None, Option("--out", help="Keep the plan, for `sync --plan FILE`.")] = None,
 ) -> int:
     """Shows what sync would do; embeds nothing, writes nothing."""
-    from evercurrent.passes import look
+    from evercurrent.passes import faults_of, look
     from indexer.wiring import rules_of
 
     with read(call) as catalog:
         targets = targets_for(call, catalog, paths or [])
         refuse_absent(targets)
         looks = look(catalog, targets, rules_of(call.config, call.folder), call.clock)
+        refuse_unreadable(looks)
         forecast = forecast_json(call, catalog, looks)
+    forecast["documents"]["failed"] += len(faults_of(looks))
     if out is not None:
         out.write_text(json.dumps({"v": 1, "paths": paths or [], "intents": fingerprints(looks)}, indent=1) + "\n", "utf-8")
     if call.as_json:
@@ -164,6 +164,29 @@ def refuse_absent(targets: Sequence[Target]) -> None:
             raise FolderMissing(path=target.root.path)
 
 
+class FolderUnreadable(Misuse):
+    code = "folder_unreadable"
+    sentence = "The folder {path!r} cannot be looked into: {reason}. Give the indexing user access to it."
+
+
+def refuse_unreadable(looks: Sequence[Look]) -> None:
+    """A root that cannot be looked into is no empty one. Places below it are failures of the pass."""
+    for seen in looks:
+        for fault in seen.found.scan.faults:
+            if not fault.uri:
+                raise FolderUnreadable(path=seen.target.root.path, reason=fault.reason)
+
+
+def crew_for(call: Call, catalog: Catalog, targets: Sequence[Target]) -> Crew:
+    """Who does the work of a pass over the targets, as long as waiting is any use."""
+    from evercurrent.crew import Crew
+    from evercurrent.passes import pending_of
+    from evercurrent.stuck import Patience
+
+    patience = Patience(call.folder.path, lambda: pending_of(catalog, call.home, targets), call.clock)
+    return Crew(call.folder, call.config, role_arguments(call), catalog, call.clock, patience)
+
+
 def role_arguments(call: Call) -> tuple[str, ...]:
     """The options that roles started from here get."""
     config = () if call.config_file is None else ("--config", str(call.config_file.absolute()))
@@ -222,8 +245,10 @@ def say_summary(call: Call, summary: Summary) -> None:
 
 
 def tell_held(looks: Sequence[Look]) -> None:
-    """A deletion that is not believed is nobody's failure, and must not go unseen."""
+    """A deletion that is not believed, and a name that is no document's, are nobody's failure and must not go unseen."""
     for seen in looks:
+        if refusals := seen.found.scan.refusals:
+            note(f"{len(refusals)} names were passed over, the first is {refusals[0].uri!r}: {refusals[0].reason}.")
         hold = seen.found.reconciled.held
         if hold is not None:
             note(
