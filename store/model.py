@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from typing import Any, NewType
 
 from store.errors import UriRejected
@@ -44,6 +44,9 @@ Metadata = Mapping[str, Any]
 """JSON object: strings, numbers, booleans, null, and lists and objects of these."""
 
 URI_BYTES_MAX = 1024
+METADATA_KEYS_MAX = 64
+METADATA_BYTES_MAX = 16 * 1024
+"""Of a document's own metadata, written as compact JSON."""
 
 
 def check_uri(uri: str) -> Uri:
@@ -202,7 +205,23 @@ class Seen:
     proven: bool
 
 
-Intent = Present | Absent | Ignored | Held | Seen
+class Unset(Enum):
+    """What a change does not speak of stays as it is: None would take it away."""
+
+    UNSET = "unset"
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """A document's own metadata and permissions should change, whatever its source. Recording it is the change: it needs no worker."""
+
+    document: DocumentId
+    metadata: Metadata | Unset | None = Unset.UNSET
+    """A merge patch (RFC 7396) of what its source or an earlier change says; None takes all of that away."""
+    acl: tuple[str, ...] | Unset | None = Unset.UNSET
+
+
+Intent = Present | Absent | Ignored | Held | Seen | Described
 
 
 class DocumentState(StrEnum):

@@ -19,6 +19,7 @@ from store.model import (
     ChunkId,
     Collection,
     CollectionId,
+    ContentHash,
     DocumentId,
     DocumentState,
     DocumentStatus,
@@ -26,6 +27,7 @@ from store.model import (
     Instant,
     Intent,
     LeasedDocument,
+    Namespace,
     Outcome,
     PendingDocument,
     Position,
@@ -121,6 +123,9 @@ class Ledger(Protocol):
         Present with a `moved_from` that is visible keeps the old uri served until the move is committed; a chain of moves
         collapses to its visible start. Present with the wanted content hash (uploads) keeps its version.
         Held marks without touching what is served. Seen updates the signature and lets a held document go.
+        Described changes metadata and permissions of what is served in the same transaction; the version stays, and so do chunks and
+        vectors. Of an unknown or deleted document it sets nothing and returns None. Raises MetadataRejected when the merged metadata
+        would exceed the limits: nothing of the batch's transaction is recorded.
         """
         ...
 
@@ -150,8 +155,21 @@ class Roots(Protocol):
     def ensure_root(self, root: Root) -> Root:
         """Records the root; idempotent by (home, path). Returns the recorded one, whose prefix and name may differ.
 
-        Raises Misuse when the name is taken by another path.
+        Uploads share the uris of the other roots: of their prefix nobody is asked. Raises Misuse when the name, or another root's
+        prefix, is taken by another path.
         """
+        ...
+
+
+class Uploads(Protocol):
+    """Which uploaded contents the ledger wants: of documents that are wanted present, whether they are indexed or not."""
+
+    def wanted_blob(self, document: DocumentId) -> ContentHash | None:
+        """The content that an upload wants this document to show; None for a document of another source, or none at all."""
+        ...
+
+    def wanted_blobs(self, namespace: Namespace, contents: Sequence[ContentHash]) -> set[ContentHash]:
+        """Those of `contents` that some document of the namespace wants: the rest may be swept."""
         ...
 
 
@@ -286,7 +304,7 @@ class CatalogAudit(Protocol):
         ...
 
 
-class Catalog(Ledger, Roots, Leases, Commits, Builds, CatalogReader, CatalogAudit, Protocol):
+class Catalog(Ledger, Roots, Uploads, Leases, Commits, Builds, CatalogReader, CatalogAudit, Protocol):
     """All of it: what `open_catalog` returns. Rooms ask for the part they need."""
 
     def close(self) -> None: ...

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
 from store.catalog.memory.tables import DocumentRow, Notice, Tables
 from store.catalog.turns import take_turns
-from store.catalog.visible import with_own_metadata
+from store.catalog.visible import patched_metadata, with_changed_metadata, with_own_metadata
 from store.errors import Misuse
 from store.model import (
     Absent,
     Cause,
     CollectionId,
+    ContentHash,
+    Described,
     DocumentId,
     DocumentState,
     Held,
@@ -21,12 +23,15 @@ from store.model import (
     Instant,
     Intent,
     Metadata,
+    Namespace,
     PendingDocument,
     Present,
     Root,
     RootName,
     Seen,
     Sighting,
+    SourceKind,
+    Unset,
     Urgency,
     Version,
 )
@@ -34,7 +39,7 @@ from store.ports import Tally
 
 
 class MemoryLedger:
-    """Implements ports.Ledger and ports.Roots."""
+    """Implements ports.Ledger, ports.Roots and ports.Uploads."""
 
     _tables: Tables
 
@@ -81,6 +86,16 @@ class MemoryLedger:
                 row.forget_failures()
             return len(chosen)
 
+    def wanted_blob(self, document: DocumentId) -> ContentHash | None:
+        with self._tables.lock:
+            row = self._tables.documents.get(document)
+            return row.wanted_hash if row is not None and row.wanted else None
+
+    def wanted_blobs(self, namespace: Namespace, contents: Sequence[ContentHash]) -> set[ContentHash]:
+        with self._tables.lock:
+            rows = [row for row in self._tables.documents.values() if row.document.namespace == namespace and row.wanted]
+        return {row.wanted_hash for row in rows if row.wanted_hash is not None} & set(contents)
+
     def add_tallies(self, tallies: Sequence[Tally]) -> None:
         with self._tables.lock:
             self._tables.add_tallies(tallies)
@@ -106,7 +121,8 @@ class MemoryLedger:
 
 def refuse_taken_root(root: Root, siblings: Iterable[Root]) -> None:
     for known in siblings:
-        if root.name == known.name or root.prefix == known.prefix:
+        shares_uris = SourceKind.UPLOADS in (root.kind, known.kind)
+        if root.name == known.name or (root.prefix == known.prefix and not shares_uris):
             raise Misuse(f"The root {root.name!r} is already the folder {known.path}; give this one another name: NAME={root.path}.")
 
 
@@ -149,6 +165,9 @@ def check_intent(tables: Tables, intent: Intent) -> None:
         tables.collection(intent.document.home)
         if not any(root.home == intent.document.home and root.name == intent.root for root in tables.roots):
             raise Misuse(f"There is no root {intent.root!r}; register it first.")
+    if isinstance(intent, Described) and not isinstance(intent.metadata, Unset):
+        row = tables.documents.get(intent.document)
+        patched_metadata((row and row.own_metadata) or {}, intent.metadata)
 
 
 def record_intent(tables: Tables, intent: Intent, now: Instant, batch: Batch) -> Version | None:
@@ -164,6 +183,8 @@ def record_intent(tables: Tables, intent: Intent, now: Instant, batch: Batch) ->
             record_held(tables, intent)
         case Seen():
             record_seen(tables, intent)
+        case Described():
+            return record_described(tables, intent, now)
         case _:
             assert_never(intent)
     return None
@@ -219,18 +240,20 @@ def give_belongings(tables: Tables, row: DocumentRow, metadata: Metadata | None,
         if row.session_id is not None:
             tables.free(row)
         if tables.indexed_version(row) >= row.wanted_version:
-            rewrite_metadata(tables, row, own_before, now)
+            own_after = row.own_metadata
+            rewrite_metadata(tables, row, now, lambda metadata: with_own_metadata(metadata, own_before, own_after))
     if acl is not None:
         permit(tables, row, acl, now)
 
 
-def rewrite_metadata(tables: Tables, row: DocumentRow, own_before: Metadata, now: Instant) -> None:
+def rewrite_metadata(tables: Tables, row: DocumentRow, now: Instant, rewritten: Callable[[Metadata], Metadata]) -> None:
+    """The same version with other metadata is born: text, layout and chunks stay."""
     seq = tables.next_seq()
     for build in tables.collection(row.document.home).builds:
         version = tables.living_version(row.document, build.build_id)
         if version is not None:
-            after = with_own_metadata(version.metadata, own_before, row.own_metadata or {})
-            tables.versions[row.document, build.build_id].append(replace(version, born=seq, metadata=after))
+            after = replace(version, born=seq, metadata=rewritten(version.metadata))
+            tables.versions[row.document, build.build_id].append(after)
             version.died = seq
     tables.log_metadata(row, now, seq)
 
@@ -241,6 +264,31 @@ def permit(tables: Tables, row: DocumentRow, acl: tuple[str, ...] | None, now: I
     row.acl = acl
     if tables.is_visible(row.document):
         tables.log_metadata(row, now, tables.next_seq())
+
+
+def record_described(tables: Tables, intent: Described, now: Instant) -> Version | None:
+    row = tables.documents.get(intent.document)
+    if row is None or row.mark is DocumentState.DELETED:
+        return None
+    if not isinstance(intent.metadata, Unset):
+        describe(tables, row, patched_metadata(row.own_metadata or {}, intent.metadata), now)
+    if not isinstance(intent.acl, Unset):
+        permit(tables, row, intent.acl, now)
+    if row.moving_to is not None:
+        record_described(tables, replace(intent, document=row.moving_to), now)
+    return row.wanted_version
+
+
+def describe(tables: Tables, row: DocumentRow, own_after: Metadata, now: Instant) -> None:
+    """What is visible changes at once, an older version, too; a worker that was handed the metadata before is refused."""
+    own_before = row.own_metadata or {}
+    if own_after == own_before:
+        return
+    row.own_metadata = own_after
+    if row.session_id is not None:
+        tables.free(row)
+    if tables.is_visible(row.document):
+        rewrite_metadata(tables, row, now, lambda metadata: with_changed_metadata(metadata, own_before, own_after))
 
 
 # --- moves --------------------------------------------------------------------------------------------------

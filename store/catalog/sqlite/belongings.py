@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Callable
 
 from store.catalog.sqlite.keys import next_number
 from store.catalog.sqlite.tombs import free, is_visible
-from store.catalog.visible import with_own_metadata
-from store.model import ChangeKind, Instant, Metadata, Present
+from store.catalog.visible import patched_metadata, with_changed_metadata, with_own_metadata
+from store.model import ChangeKind, Described, Instant, Metadata, Present, Unset
 
 Connection = sqlite3.Connection
 
@@ -24,13 +25,28 @@ def give_belongings(connection: Connection, row: sqlite3.Row, collection: sqlite
         if row["session_id"] is not None:
             free(connection, row["document_key"])
         if row["indexed_version"] >= row["wanted_version"]:
-            rewrite_metadata(connection, row, collection, before, intent.metadata, now)
+            after = intent.metadata
+            rewrite_metadata(connection, row, collection, now, lambda metadata: with_own_metadata(metadata, before, after))
     if intent.acl is not None:
         permit(connection, row, collection, json.dumps(intent.acl), now)
 
 
+def describe(connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, intent: Described, now: Instant) -> None:
+    """What is visible changes at once, an older version, too; a worker that was handed the metadata before is refused."""
+    before = decode_json(row["own_metadata"])
+    after = before if isinstance(intent.metadata, Unset) else patched_metadata(before, intent.metadata)
+    if after != before:
+        connection.execute("UPDATE documents SET own_metadata = ? WHERE document_key = ?", (encode_json(after), row["document_key"]))
+        if row["session_id"] is not None:
+            free(connection, row["document_key"])
+        if is_visible(connection, row["document_key"]):
+            rewrite_metadata(connection, row, collection, now, lambda metadata: with_changed_metadata(metadata, before, after))
+    if not isinstance(intent.acl, Unset):
+        permit(connection, row, collection, None if intent.acl is None else json.dumps(intent.acl), now)
+
+
 def rewrite_metadata(
-    connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, before: Metadata, after: Metadata, now: Instant
+    connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, now: Instant, rewritten: Callable[[Metadata], Metadata]
 ) -> None:
     """The same version with other metadata is born: text, layout and chunks stay."""
     seq = log_metadata(connection, row, collection, now)
@@ -38,7 +54,7 @@ def rewrite_metadata(
     for version in connection.execute(
         "SELECT version_key, metadata FROM versions WHERE document_key = ? AND died IS NULL", (row["document_key"],)
     ).fetchall():
-        merged = encode_json(with_own_metadata(decode_json(version["metadata"]), before, after))
+        merged = encode_json(rewritten(decode_json(version["metadata"])))
         connection.execute("UPDATE versions SET died = ? WHERE version_key = ?", (seq, version["version_key"]))
         connection.execute(
             f"INSERT INTO versions ({columns}, born, metadata) SELECT {columns}, ?, ? FROM versions WHERE version_key = ?",

@@ -12,17 +12,19 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
-from store.catalog.sqlite.belongings import encode_json, give_belongings, permit
+from store.catalog.sqlite.belongings import describe, encode_json, give_belongings, permit
 from store.catalog.sqlite.database import Database
 from store.catalog.sqlite.keys import (
     document_row,
+    marks,
     need_collection,
     next_number,
     root_of,
+    slices,
     target_build,
 )
 from store.catalog.sqlite.moves import find_moved, move
-from store.catalog.sqlite.tombs import add_tallies, bury, stay
+from store.catalog.sqlite.tombs import add_tallies, bury, row_by_key, stay
 from store.catalog.turns import take_turns
 from store.errors import Misuse
 from store.model import (
@@ -30,6 +32,8 @@ from store.model import (
     Cause,
     CollectionId,
     CollectionName,
+    ContentHash,
+    Described,
     DocumentId,
     DocumentState,
     Held,
@@ -43,6 +47,7 @@ from store.model import (
     Seen,
     Sighting,
     Signature,
+    SourceKind,
     Urgency,
     Uri,
     Version,
@@ -55,7 +60,7 @@ Connection = sqlite3.Connection
 
 
 class SqliteLedger:
-    """Implements ports.Ledger and ports.Roots."""
+    """Implements ports.Ledger, ports.Roots and ports.Uploads."""
 
     _database: Database
 
@@ -120,6 +125,23 @@ class SqliteLedger:
                 )
         return len(rows)
 
+    def wanted_blob(self, document: DocumentId) -> ContentHash | None:
+        with self._database.read() as connection:
+            row = document_row(connection, document)
+            return row["wanted_hash"] if row is not None and row["wanted"] else None
+
+    def wanted_blobs(self, namespace: Namespace, contents: Sequence[ContentHash]) -> set[ContentHash]:
+        wanted: set[ContentHash] = set()
+        with self._database.read() as connection:
+            for some in slices(contents):
+                rows = connection.execute(
+                    "SELECT wanted_hash FROM documents JOIN collections USING (collection_key) JOIN namespaces n USING (namespace_key)"
+                    f" WHERE n.name = ? AND wanted = 1 AND wanted_hash IN ({marks(some)})",
+                    (namespace, *some),
+                )
+                wanted.update(content for (content,) in rows)
+        return wanted
+
     def add_tallies(self, tallies: Sequence[Tally]) -> None:
         with self._database.write(durable=False) as connection:
             add_tallies(connection, tallies)
@@ -140,7 +162,8 @@ class SqliteLedger:
             row = connection.execute("SELECT * FROM roots WHERE collection_key = ? AND path = ?", (collection_key, path)).fetchone()
             if row is None:
                 taken = connection.execute(
-                    "SELECT path FROM roots WHERE collection_key = ? AND (name = ? OR prefix = ?)", (collection_key, root.name, root.prefix)
+                    "SELECT path FROM roots WHERE collection_key = ?1 AND (name = ?2 OR (prefix = ?3 AND ?4 NOT IN (kind, ?5)))",
+                    (collection_key, root.name, root.prefix, SourceKind.UPLOADS, root.kind),
                 ).fetchone()
                 if taken is not None:
                     other = bytes(taken["path"]).decode("utf-8", "replace")
@@ -210,6 +233,8 @@ def record_intent(connection: Connection, intent: Intent, now: Instant, batch: B
             return record_held(connection, intent)
         case Seen():
             return record_seen(connection, intent)
+        case Described():
+            return record_described(connection, intent, now)
         case _:
             assert_never(intent)
 
@@ -354,6 +379,17 @@ def record_seen(connection: Connection, intent: Seen) -> Version | None:
         collection = need_collection(connection, intent.document.home)
         settle_state(connection, row["document_key"], target_build(collection))
     return None
+
+
+def record_described(connection: Connection, intent: Described, now: Instant) -> Version | None:
+    row = document_row(connection, intent.document)
+    if row is None or row["state"] == DocumentState.DELETED:
+        return None
+    collection = need_collection(connection, intent.document.home)
+    describe(connection, row, collection, intent, now)
+    if row["moving_to"] is not None:
+        describe(connection, row_by_key(connection, row["moving_to"]), collection, intent, now)
+    return Version(row["wanted_version"])
 
 
 def settle_state(connection: Connection, document_key: int, target: int) -> None:

@@ -95,6 +95,7 @@ CREATE TABLE documents (
 CREATE INDEX documents_waiting ON documents (collection_key, urgency, noticed_at) WHERE wants_work = 1;
 CREATE INDEX documents_leased ON documents (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX documents_of_root ON documents (root_key, uri);
+CREATE INDEX documents_of_blob ON documents (wanted_hash) WHERE wanted_hash IS NOT NULL;
 
 CREATE TABLE aliases (
     collection_key INTEGER NOT NULL,
