@@ -9,28 +9,16 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import IO
 
+from store.beats import BEAT_FILE, LOCK_FILE, PROCESSES_MAX, RetrieverBeat, beats, premises_folders
 from store.errors import CatalogUnwritable, Misuse
 
-PROCESSES_MAX = 64
-_LOCK_FILE = "lock"
-_BEAT_FILE = "beat.json"
+__all__ = ["PROCESSES_MAX", "Premises", "RetrieverBeat", "beats", "claim_premises"]
+
 _KEYWORDS_FOLDER = "keywords"
-
-
-@dataclass(frozen=True, slots=True)
-class RetrieverBeat:
-    """What a retriever says of itself: where it listens, and the seq up to which every loaded collection is applied."""
-
-    role: str
-    pid: int
-    port: int
-    incarnation: str
-    seq: int
 
 
 class Premises:
@@ -49,10 +37,10 @@ class Premises:
         """Tells `beat` when it differs from the last one told; returns whether it was written. Raises CatalogUnwritable."""
         if beat == self._told:
             return False
-        draft = self.path / f"{_BEAT_FILE}.new"
+        draft = self.path / f"{BEAT_FILE}.new"
         try:
             draft.write_text(json.dumps(asdict(beat)), "utf-8")
-            os.replace(draft, self.path / _BEAT_FILE)
+            os.replace(draft, self.path / BEAT_FILE)
         except OSError as error:
             raise CatalogUnwritable(path=str(self.path), reason=error.strerror or str(error)) from error
         self._told = beat
@@ -61,7 +49,7 @@ class Premises:
     def leave(self) -> None:
         """Takes the beat away and frees the folder. Idempotent."""
         if not self._lock.closed:
-            (self.path / _BEAT_FILE).unlink(missing_ok=True)
+            (self.path / BEAT_FILE).unlink(missing_ok=True)
             self._lock.close()
 
 
@@ -71,7 +59,7 @@ def claim_premises(retriever_folder: Path) -> Premises:
     Raises CatalogUnwritable, or Misuse when `PROCESSES_MAX` processes are running already.
     """
     try:
-        for path in _folders(retriever_folder):
+        for path in premises_folders(retriever_folder):
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
             if (lock := _try_lock(path)) is not None:
                 return Premises(path, lock)
@@ -80,34 +68,11 @@ def claim_premises(retriever_folder: Path) -> Premises:
     raise Misuse(f"{PROCESSES_MAX} retrievers already use this data folder; stop one first.")
 
 
-def beats(retriever_folder: Path) -> list[RetrieverBeat]:
-    """The beats of the retrievers that are alive: a folder whose lock is free is nobody's, whatever its beat says."""
-    return [beat for path in _folders(retriever_folder) if path.is_dir() and (beat := _beat_of(path)) is not None]
-
-
-def _folders(retriever_folder: Path) -> Iterator[Path]:
-    yield retriever_folder
-    for number in range(2, PROCESSES_MAX + 1):
-        yield retriever_folder / str(number)
-
-
 def _try_lock(path: Path) -> IO[bytes] | None:
-    lock = (path / _LOCK_FILE).open("ab")
+    lock = (path / LOCK_FILE).open("ab")
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
         return None
     return lock
-
-
-def _beat_of(path: Path) -> RetrieverBeat | None:
-    try:
-        beat = RetrieverBeat(**json.loads((path / _BEAT_FILE).read_text("utf-8")))
-        with (path / _LOCK_FILE).open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except (FileNotFoundError, ValueError, TypeError):  # none, or what a power cut or another version left
-        return None
-    except BlockingIOError:
-        return beat
-    return None
