@@ -82,6 +82,18 @@ class IntakeHttpTable(_Table):
     port: int = Field(8100, ge=0, le=65535, description="Port of the intake server; 0: any free one.")
 
 
+class UploadsTable(_Table):
+    """A document's size is limited by `indexer.document_bytes_max`."""
+
+    files_max: int = Field(1000, ge=1, description="Files in one multipart request.")
+    at_once_max: int = Field(32, ge=1, description="Uploads received at the same time; more are asked to come back.")
+    free_bytes_min: int = Field(
+        256 * 1024 * 1024, ge=0, description="Uploads are refused while the data folder's disk has less free space."
+    )
+    collections_max: int = Field(1000, ge=1, description="Collections, of all namespaces, up to which uploads may create another.")
+    grace_seconds: float = Field(3600, ge=0, description="How long uploaded bytes that no document wants any more are kept.")
+
+
 class IndexerTable(_Table):
     include: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is indexed; empty: everything claimed.")
     exclude: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is ignored.")
@@ -92,6 +104,7 @@ class IndexerTable(_Table):
     split: SplitTable = SplitTable()
     embedding: EmbeddingTable = EmbeddingTable()
     http: IntakeHttpTable = IntakeHttpTable()
+    uploads: UploadsTable = UploadsTable()
 
 
 class WorkersTable(_Table):

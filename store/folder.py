@@ -46,6 +46,11 @@ class DataFolder:
         return self.path / "retriever"
 
     @property
+    def blobs(self) -> Path:
+        """Uploaded bytes: the only copy, as long as a document wants them."""
+        return self.path / "blobs"
+
+    @property
     def up(self) -> Path:
         """What the running supervisor says of itself; absent when none runs."""
         return self.path / "up.json"
