@@ -73,10 +73,10 @@ def sync(
         if collection.growing is not None and not catalog.switch(call.home, call.clock.now()):
             note(SWITCH_WAITS)
         summary = summarize(catalog, call.home, looks, since, call.clock)
-    say_summary(call, summary)
     tell_held(looks)
     refuse_absent(targets)
     refuse_unreadable(looks)
+    say_summary(call, summary)
     return 1 if summary.failures else 0
 
 
