@@ -8,10 +8,11 @@ from typing import Any
 
 from evercurrent.call import Call
 from evercurrent.running import AnswerRefused, Running, ServerSilent, ask, find_running
+from evercurrent.stuck import refuse_full
 from indexer.metrics import freshness_buckets, quantile
-from store.errors import BrokerUnavailable
+from store.errors import BrokerUnavailable, CatalogFull
 from store.folder import DataFolder
-from store.model import DocumentState, DocumentStatus
+from store.model import Collection, DocumentState, DocumentStatus
 from store.ports import Catalog, CatalogReader, Counts, Session
 from store.telemetry import without_password
 
@@ -48,7 +49,11 @@ def state_json(call: Call, catalog: Catalog) -> dict[str, Any]:
         "chunks": counts.chunks,
         "queue": queue or {"queued": 0, "started": 0, "failed": 0},
         "lag_seconds": {"p50": quantile(buckets, 0.5), "p95": quantile(buckets, 0.95), "oldest_pending": round(oldest, 3)},
-        "health": health_json(reasons_of(counts, oldest, running, broker_silent=redis is not None and queue is None)),
+        "health": health_json(
+            reasons_of(counts, oldest, running, broker_silent=redis is not None and queue is None)
+            + reasons_of_disk(call.folder)
+            + reasons_of_build(catalog.collection(call.home), counts)
+        ),
         "processes": processes_json(running, catalog.sessions()),
         "redis": None if redis is None else without_password(redis),
         "snapshot": catalog.position().seq,
@@ -81,6 +86,25 @@ def reasons_of(counts: Counts, oldest: float, running: Running | None, *, broker
     return reasons
 
 
+def reasons_of_disk(folder: DataFolder) -> list[str]:
+    try:
+        refuse_full(folder.path)
+    except CatalogFull as error:
+        return [error.message.rstrip(".")]
+    except OSError:
+        return []  # no data folder yet
+    return []
+
+
+def reasons_of_build(collection: Collection | None, counts: Counts) -> list[str]:
+    """A build that has grown as far as it can, and is not served because switching would lose documents."""
+    if collection is None or collection.growing is None or counts.states.get(DocumentState.PENDING, 0):
+        return []
+    if not (counts.states.get(DocumentState.HELD, 0) or counts.states.get(DocumentState.QUARANTINED, 0)):
+        return []
+    return ["a new build waits for documents that are held or quarantined"]
+
+
 def missing_roles(running: Running) -> list[str]:
     from store.broker.owner import is_alive
 
@@ -93,10 +117,13 @@ def health_json(reasons: Sequence[str]) -> dict[str, Any]:
 
 
 def processes_json(running: Running | None, sessions: Sequence[Session]) -> list[dict[str, Any]]:
-    """What the supervisor started, then who holds a session besides."""
+    """What the supervisor started, then who holds a session besides and lives."""
+    from store.broker.owner import is_alive
+
     rows = [] if running is None else [{"role": row.role, "pid": row.pid, "port": row.port} for row in running.processes]
     known = {row["pid"] for row in rows}
-    rows += [{"role": session.role, "pid": session.pid, "port": None} for session in sessions if session.pid not in known]
+    alive = (session for session in sessions if session.pid not in known and is_alive(str(session.pid)))
+    rows += [{"role": session.role, "pid": session.pid, "port": None} for session in alive]
     return rows
 
 
@@ -146,23 +173,26 @@ def consumer_lags(folder: DataFolder, catalog: CatalogReader) -> dict[str, int]:
 
 
 def await_idle(call: Call, seconds_max: float) -> bool:
-    """Waits until everything noticed before the call is served; False when time is out."""
+    """Waits until everything noticed before the call is served; False when time is out. An intake that restarts is waited for."""
     give_up_at = call.clock.monotonic() + seconds_max
-    running = find_running(call.folder)
-    if running is not None and "intake" in running.urls and not _await_intake(running.urls["intake"], seconds_max):
-        return False
     pause = threading.Event()
     while True:
-        if not _pending(call):
+        left = max(0.0, give_up_at - call.clock.monotonic())
+        if _intake_settled(find_running(call.folder), left) and not _pending(call):
             return True
         if call.clock.monotonic() >= give_up_at:
             return False
         pause.wait(LOOK_SECONDS)
 
 
-def _await_intake(url: str, seconds_max: float) -> bool:
+def _intake_settled(running: Running | None, seconds_max: float) -> bool:
+    """Whether the intake says so within the time; without one there is nothing to wait for."""
+    if running is None or "intake" not in running.urls:
+        return True
     try:
-        ask(f"{url}/v1/settle?timeout={seconds_max}", {}, seconds_max=seconds_max + 10)
+        ask(f"{running.urls['intake']}/v1/settle?timeout={seconds_max}", {}, seconds_max=seconds_max + 10)
+    except ServerSilent:
+        return False
     except AnswerRefused as error:
         if error.code == "not_settled":
             return False

@@ -115,11 +115,23 @@ def _start(children: list[Child], stopping: Stopping) -> None:
 
 
 def _keep(asked: Supervised, children: list[Child], broker: Broker, stopping: Stopping) -> None:
+    told = running_of(children, broker, asked.config)
     while not stopping.wait(LOOK_SECONDS):
         broker.keep_alive()
-        changes = [child.look() for child in children]
-        if any(changes):
-            write_running(asked.folder, running_of(children, broker, asked.config))
+        for child in children:
+            child.look()
+        if (now := running_of(children, broker, asked.config)) != told and tell(asked.folder, now):
+            told = now
+
+
+def tell(folder: DataFolder, running: Running) -> bool:
+    """Writes `up.json` anew; False when there is no room for it now."""
+    try:
+        write_running(folder, running)
+    except OSError as error:
+        log.warning("up_untold", reason=error.strerror)
+        return False
+    return True
 
 
 def _stop(children: list[Child], stopping: Stopping) -> None:
