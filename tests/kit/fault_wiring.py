@@ -13,6 +13,7 @@ import runpy
 import sqlite3
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +60,6 @@ def plant_watch_limit(fault: dict[str, Any], _spent: Path) -> None:
 
 def plant_vector_upsert_fail(fault: dict[str, Any], spent: Path) -> None:
     """Writing vectors fails `times` times, in whatever process: SQLite says that it is busy."""
-    connect = sqlite3.connect
 
     class FailingConnection(sqlite3.Connection):
         def executemany(self, sql: str, parameters: Any, /) -> sqlite3.Cursor:
@@ -69,10 +69,7 @@ def plant_vector_upsert_fail(fault: dict[str, Any], spent: Path) -> None:
                 raise error
             return super().executemany(sql, parameters)
 
-    def connect_to_fail(*arguments: Any, **options: Any) -> sqlite3.Connection:
-        return connect(*arguments, **{"factory": FailingConnection, **options})
-
-    sqlite3.connect = connect_to_fail
+    setattr(sqlite3, "connect", partial(sqlite3.connect, factory=FailingConnection))  # noqa: B010  (a stub's overloads)
 
 
 def _spend(spent: Path, times: int) -> bool:

@@ -138,6 +138,12 @@ def post_json(url: str, body: dict[str, Any], headers: dict[str, str] | None = N
         return answered
 
 
+def get_json(url: str, seconds_max: float = 30) -> dict[str, Any]:
+    with urllib.request.urlopen(url, timeout=seconds_max) as response:
+        answered: dict[str, Any] = json.load(response)
+        return answered
+
+
 def await_state(holds: Callable[[], bool], what: str, seconds_max: float = PATIENCE_SECONDS) -> None:
     """Waits until the named state holds; fails, naming it, when it does not within `seconds_max`."""
     pause = threading.Event()

@@ -71,6 +71,14 @@ class Ground:
     def do(self, step: Step) -> None:
         self._steps[step["op"]](step)
 
+    def clear(self) -> None:
+        """Removes all that stands in the root and beside it."""
+        for entry in [*self.root.iterdir(), *self._outside.iterdir()]:
+            if entry.is_dir() and not entry.is_symlink():
+                shutil.rmtree(entry)
+            else:
+                entry.unlink()
+
     def path(self, name: str) -> Path:
         return self._outside / name.removeprefix("@outside/") if name.startswith("@outside/") else self.root / name
 

@@ -207,6 +207,14 @@ class Stage:
         self.reader_url = f"http://127.0.0.1:{port}"
         await_state(lambda: answers(f"{self.reader_url}/readyz"), "the reader is ready", 60)
 
+    def move_queue(self, action: str) -> None:
+        """Lets the queue server go away (`stop`) or come back (`start`)."""
+        assert self.queue is not None
+        if action == "stop":
+            self.queue.stop()
+        else:
+            self.queue.start()
+
     def overflow(self, touch: Callable[[], None]) -> None:
         """Makes the kernel drop events: the indexer stands still while its queue fills beyond the limit."""
         pid = self.pid("indexer")
@@ -223,10 +231,11 @@ class Stage:
         return answers(self.running["urls"][role].rstrip("/") + "/readyz")
 
     def _open_provider(self, fault: dict[str, Any]) -> None:
-        self.provider = self._stack.enter_context(Provider(fault))
+        provider = self.provider = Provider(fault)
+        self._stack.callback(provider.close)
         self.settings |= {
             "EVERCURRENT_INDEXER__EMBEDDING__PROVIDER": "openai",
-            "EVERCURRENT_INDEXER__EMBEDDING__BASE_URL": self.provider.base_url,
+            "EVERCURRENT_INDEXER__EMBEDDING__BASE_URL": provider.base_url,
             "EVERCURRENT_INDEXER__EMBEDDING__MODEL": "counting",
             "EVERCURRENT_INDEXER__EMBEDDING__DIMENSIONS": "32",
         }

@@ -10,12 +10,14 @@ import json
 import re
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from kit.product import PATIENCE_SECONDS, Up, await_state, post_json
+from kit.product import PATIENCE_SECONDS, Up, await_state, get_json, post_json
 from kit.sequence_files import Ground, Step, paragraph, tags_of
 from kit.sequence_stage import KERNEL_QUEUE, Stage, settings_of
 
@@ -24,9 +26,13 @@ COUNTERS = {
     "max_vector_writes": "evercurrent_vector_rows_written_total",
     "max_jobs_since_mark": "evercurrent_jobs_total",
 }
+TAGGED = frozenset({"paras", "tag", "live", "gone"})
+"""Where a sequence names tags."""
 MODES = ("keyword", "dense", "hybrid")
 ALL_HITS = 1000
 EVERY_PARAGRAPH = "the pipeline keeps only what changed"
+Row = dict[str, Any]
+"""A line of the export."""
 _RANGE = re.compile(r"\{(\d+)\.\.(\d+)\}")
 
 
@@ -38,16 +44,13 @@ class FailureSequence:
 
     def round(self, number: int) -> FailureSequence:
         """The same with other paragraphs, so that a repetition finds none of them embedded."""
-        if number == 0:
-            return self
-        steps = json.loads(json.dumps(self.steps))
-        for step in steps:
-            if "paras" in step:
-                step["paras"] = [f"{tag}.{number}" for tag in step["paras"]]
-        expect = dict(self.expect)
-        expect["live"] = {name: [f"{tag}.{number}" for tag in tags] for name, tags in self.expect["live"].items()}
-        expect["gone"] = [f"{tag}.{number}" for tag in self.expect.get("gone", ())]
-        return replace(self, steps=tuple(steps), expect=expect)
+        return self if number == 0 else replace(self, steps=tuple(renamed(self.steps, number)), expect=renamed(self.expect, number))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it changes files under a running product, and asks for nothing else of it."""
+        special = {"config", "inject", "start_watcher", "stop_watcher", "redis", "kill_worker", "start_reader"}
+        return special.isdisjoint(step["op"] for step in self.steps)
 
     @property
     def starts_late(self) -> bool:
@@ -62,6 +65,19 @@ def read_sequences(path: Path) -> dict[str, FailureSequence]:
     return {row["id"]: FailureSequence(row["id"], tuple(row["steps"]), row["expect"]) for row in rows}
 
 
+def renamed(part: Any, number: int) -> Any:
+    """A part of a sequence with every tag renamed."""
+    if isinstance(part, Mapping):
+        return {name: with_suffix(value, number) if name in TAGGED else renamed(value, number) for name, value in part.items()}
+    return [renamed(each, number) for each in part] if isinstance(part, (list, tuple)) else part
+
+
+def with_suffix(tags: Any, number: int) -> Any:
+    if isinstance(tags, Mapping):
+        return {name: with_suffix(value, number) for name, value in tags.items()}
+    return [with_suffix(each, number) for each in tags] if isinstance(tags, list) else f"{tags}.{number}"
+
+
 def perform(sequence: FailureSequence, mode: str, folder: Path, rounds: int = 1) -> None:
     """Does the sequence `rounds` times on one data folder. Raises AssertionError that names what was expected and what was found."""
     ground = Ground(folder)
@@ -73,6 +89,41 @@ def perform(sequence: FailureSequence, mode: str, folder: Path, rounds: int = 1)
             _Performance(sequence.round(number), ground, stage).play()
     finally:
         stage.close()
+
+
+class SharedStage:
+    """One running product for plain sequences, one after the other: each begins with an empty root and paragraphs of its own.
+
+    What a sequence leaves behind (tombstones, kept vectors, positions) the next one meets. After a failure the next begins anew.
+    """
+
+    def __init__(self, mode: str, new_folder: Callable[[], Path]) -> None:
+        self._mode = mode
+        self._new_folder = new_folder
+        self._open: tuple[Ground, Stage] | None = None
+        self._performed = 0
+
+    def perform(self, sequence: FailureSequence) -> None:
+        assert sequence.is_plain
+        try:
+            if self._open is None:
+                folder = self._new_folder()
+                ground = Ground(folder)
+                self._open = ground, Stage(folder, ground.root, settings_of(self._mode))
+            ground, stage = self._open
+            performance = _Performance(sequence.round(self._performed), ground, stage)
+            self._performed += 1
+            ground.clear()
+            performance.play()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        if self._open is not None:
+            _, stage = self._open
+            self._open = None
+            stage.close()
 
 
 @dataclass
@@ -92,8 +143,11 @@ class _Performance:
         if not self.sequence.starts_late and self.stage.up is None:
             self._configure(step for step in steps if step["op"] == "config")
             self.stage.start()
+        if self.stage.up is not None:
+            self._idle(is_last=False)
+            self._count()
         for number, step in enumerate(steps):
-            self._do(step, is_last_idle=number == len(steps) - 1)
+            self._do(step, is_last=number == len(steps) - 1)
         self._hold_against_expected()
 
     @property
@@ -103,14 +157,14 @@ class _Performance:
 
     # --- steps ---
 
-    def _do(self, step: Step, *, is_last_idle: bool) -> None:
+    def _do(self, step: Step, *, is_last: bool) -> None:
         if step["op"] in self.ground.operations:
             self._note_written(step)
             self.ground.do(step)
             return
         match step["op"]:
             case "idle":
-                self._idle(self.sequence.expect.get("within_s", PATIENCE_SECONDS) if is_last_idle else PATIENCE_SECONDS)
+                self._idle(is_last)
             case "sleep":
                 self._sleep(step["s"])
             case "mark":
@@ -131,18 +185,15 @@ class _Performance:
             case "start_worker":
                 self.stage.start_worker()
             case "redis":
-                queue = self.stage.queue
-                assert queue is not None
-                queue.stop() if step["action"] == "stop" else queue.start()
+                self.stage.move_queue(step["action"])
             case "start_reader":
                 self.stage.start_reader()
             case "reader_query":
-                found = lambda: self._documents_with(step["tag"], url=self.stage.reader_url)  # noqa: E731
-                await_state(lambda: found() == set(step["paths"]), f"the reader finds {step['tag']} in {step['paths']}", step["by_s"])
+                self._expect_of_reader(step["tag"], set(step["paths"]), step["by_s"])
             case "reindex":
                 self._reindex(step.get("path"))
             case "assert_live":
-                self._expect_live(step["live"])
+                self._expect_live(step["live"], self._export())
             case "assert_health":
                 self._expect_health(step["value"])
             case "assert_embeds":
@@ -153,8 +204,12 @@ class _Performance:
             case unknown:
                 raise NotImplementedError(f"no such step: {unknown}")
 
-    def _idle(self, seconds_max: float) -> None:
-        self.up.settle(seconds_max)
+    def _idle(self, is_last: bool) -> None:
+        """By HTTP between the steps, by the command at the end: both promise the same, and one is cheaper."""
+        if is_last:
+            self.up.settle(self.sequence.expect.get("within_s", PATIENCE_SECONDS))
+        else:
+            post_json(f"{self.up.url('intake')}/v1/settle?timeout={PATIENCE_SECONDS}", {}, seconds_max=PATIENCE_SECONDS + 10)
 
     def _sleep(self, seconds: float) -> None:
         """Waits real time; meanwhile looks for the tags that must be found in time."""
@@ -174,7 +229,8 @@ class _Performance:
         if not self.stage.is_watcher_stopped:
             self._count()
         self.sent_before = len(self.stage.provider.sent) if self.stage.provider is not None else 0
-        self.ids_marked = self._ids()
+        if "ids_unchanged" in self.sequence.expect:
+            self.ids_marked = ids_of(self._export())
 
     def _configure(self, steps: Any) -> None:
         names = {
@@ -205,15 +261,8 @@ class _Performance:
 
     # --- what is served ---
 
-    def _export(self) -> list[dict[str, Any]]:
+    def _export(self) -> list[Row]:
         return self.stage.command.succeed("export").lines
-
-    def _ids(self) -> dict[str, dict[str, str]]:
-        """Chunk ids by document and tag."""
-        ids: dict[str, dict[str, str]] = {}
-        for row in self._export():
-            ids.setdefault(row["document"], {}).update(dict.fromkeys(tags_of(row["text"]), row["chunk_id"]))
-        return ids
 
     def _hits(self, query: str, mode: str, url: str | None = None, where: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         body = {"query": query, "mode": mode, "k": ALL_HITS, "filter": dict(where or {})}
@@ -230,22 +279,22 @@ class _Performance:
     # --- what is expected ---
 
     def _hold_against_expected(self) -> None:
-        expect = self.sequence.expect
+        expect, rows = self.sequence.expect, self._export()
         checks: dict[str, Callable[[Any], None]] = {
-            "live": self._expect_live,
+            "live": lambda live: self._expect_live(live, rows),
             "gone": self._expect_gone,
-            "live_count": lambda count: self._equal("live documents", count, len({row["document"] for row in self._export()})),
-            "vectors": lambda count: self._equal("chunks left", count, len(self._export())),
-            "no_duplicates": lambda _wanted: self._expect_no_duplicates(),
+            "live_count": lambda count: self._equal("live documents", count, len({row["document"] for row in rows})),
+            "vectors": lambda count: self._equal("chunks left", count, len(rows)),
+            "no_duplicates": lambda _wanted: self._expect_no_duplicates(rows),
             "failed_jobs": lambda count: self._equal("failed documents", count, len(self._failed())),
             "failed_paths": lambda paths: self._equal("failed documents", sorted(paths), self._failed()),
             "health": self._expect_health,
-            "ids_unchanged": self._expect_ids_unchanged,
-            "chunk_sizes": self._expect_chunk_sizes,
+            "ids_unchanged": lambda documents: self._expect_ids_unchanged(documents, ids_of(rows)),
+            "chunk_sizes": lambda bounds: self._expect_chunk_sizes(bounds, rows),
             "max_texts_sent": self._expect_texts_sent,
             "search": self._expect_search,
         }
-        checks |= {bound: lambda most, name=name: self._expect_at_most(name, most) for bound, name in COUNTERS.items()}
+        checks |= {bound: partial(self._expect_at_most, name) for bound, name in COUNTERS.items()}
         spoken_for = {"within_s", "repeat", "note", "needs_non_root"}
         for name in expect.keys() - spoken_for:
             checks[name](expect[name])
@@ -253,10 +302,10 @@ class _Performance:
     def _equal(self, what: str, expected: Any, found: Any) -> None:
         assert found == expected, f"{self.sequence.id}: {what}: expected {expected!r}, found {found!r}"
 
-    def _expect_live(self, live: Mapping[str, Any]) -> None:
+    def _expect_live(self, live: Mapping[str, Any], rows: Sequence[Row]) -> None:
         expected = sorted((document, tag) for document, tags in spread(live).items() for tag in tags)
         in_order: dict[str, list[str]] = {}
-        for row in self._export():
+        for row in rows:
             in_order.setdefault(row["document"], []).extend(tags_of(row["text"]))
         self._equal("live in the export", spread(live), in_order)
         for mode in MODES:
@@ -269,14 +318,13 @@ class _Performance:
             for mode in MODES:
                 self._equal(f"{tag} in {mode} search", set(), self._documents_with(tag, mode))
 
-    def _expect_no_duplicates(self) -> None:
-        rows = [(row["document"], row["text"]) for row in self._export()]
-        self._equal("chunks that stand twice", [], sorted({row for row in rows if rows.count(row) > 1}) if len(rows) < ALL_HITS else [])
-        ids = [row["chunk_id"] for row in self._export()]
-        self._equal("chunk ids", len(ids), len(set(ids)))
+    def _expect_no_duplicates(self, rows: Sequence[Row]) -> None:
+        texts = Counter((row["document"], row["text"]) for row in rows)
+        ids = Counter(row["chunk_id"] for row in rows)
+        self._equal("chunks that stand twice", [], [each for each, count in (texts + ids).items() if count > 1])
 
     def _failed(self) -> list[str]:
-        rows = self.stage.command.succeed("documents", "--state", "quarantined", "--json").json["documents"]
+        rows = get_json(f"{self.up.url('intake')}/v1/collections/main/documents?state=quarantined")["documents"]
         assert all(row["code"] and row["message"] for row in rows), f"a failure without a reason: {rows}"
         return sorted(row["document"] for row in rows)
 
@@ -284,15 +332,14 @@ class _Performance:
         health = self.stage.command.run("status", "--json").json["health"]
         self._equal(f"health {health['reasons']}", value, health["state"])
 
-    def _expect_ids_unchanged(self, documents: Sequence[str]) -> None:
-        now = self._ids()
+    def _expect_ids_unchanged(self, documents: Sequence[str], now: Mapping[str, Mapping[str, str]]) -> None:
         for document in documents:
             before = {tag: chunk_id for tag, chunk_id in self.ids_marked[document].items() if tag in now[document]}
             self._equal(f"chunk ids of {document}", before, now[document])
 
-    def _expect_chunk_sizes(self, bounds: Sequence[int]) -> None:
+    def _expect_chunk_sizes(self, bounds: Sequence[int], rows: Sequence[Row]) -> None:
         shortest, longest = bounds
-        sizes = [len(row["text"]) for row in self._export()]
+        sizes = [len(row["text"]) for row in rows]
         assert all(shortest < size <= longest for size in sizes), f"{self.sequence.id}: chunks of {sizes} characters"
 
     def _expect_at_most(self, name: str, most: float) -> None:
@@ -310,10 +357,25 @@ class _Performance:
                 found = self._documents_with(asked["tag"], mode, where=asked.get("filter"))
                 self._equal(f"{asked['tag']} with {asked.get('filter')} in {mode} search", set(asked["paths"]), found)
 
+    def _expect_of_reader(self, tag: str, documents: set[str], seconds_max: float) -> None:
+        def found() -> bool:
+            return self._documents_with(tag, url=self.stage.reader_url) == documents
+
+        await_state(found, f"the reader finds {tag} in {sorted(documents)}", seconds_max)
+
     def _expect_found_in_time(self, tag: str, seconds_max: float) -> None:
         assert tag in self.found_at, f"{self.sequence.id}: {tag} was not found while the file grew"
         took = self.found_at[tag] - self.written_at[tag]
         assert took <= seconds_max, f"{self.sequence.id}: {tag} was found {took:.1f} s after it was written, {seconds_max} s allowed"
+
+
+def ids_of(rows: Sequence[Row]) -> dict[str, dict[str, str]]:
+    """Chunk ids by document and tag."""
+    ids: dict[str, dict[str, str]] = {}
+    for row in rows:
+        for tag in tags_of(row["text"]):
+            ids.setdefault(row["document"], {})[tag] = row["chunk_id"]
+    return ids
 
 
 def spread(live: Mapping[str, Any]) -> dict[str, list[str]]:
