@@ -171,6 +171,8 @@ class Absent:
     document: DocumentId
     cause: Cause
     noticed_at: Instant
+    root: RootName | None = None
+    """The root that has it no more: a document of the same uri that another root owns stays. None: whoever owns it."""
 
 
 @dataclass(frozen=True, slots=True)

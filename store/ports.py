@@ -118,7 +118,8 @@ class Ledger(Protocol):
         """Makes the intents the wanted state, in order, and returns each document's wanted version (None: nothing to want).
 
         Absent *is* its commit: the document's chunks die and a change-log row is written in the same transaction, and a lease
-        held by a worker is worth nothing afterwards. Absent of an unknown or already absent document changes nothing.
+        held by a worker is worth nothing afterwards. Absent of an unknown or already absent document, or by a root
+        that does not own it, changes nothing; nor does a rename take another root's document away.
         Present of a document that another root owns sets nothing and returns None (the file's state is `conflict`; HTTP asks first).
         Present with a `moved_from` that is visible keeps the old uri served until the move is committed; a chain of moves
         collapses to its visible start. Present with the wanted content hash (uploads) keeps its version.

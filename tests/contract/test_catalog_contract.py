@@ -212,6 +212,24 @@ def test_a_document_of_another_root_is_not_taken(catalog: Catalog, clock: Simula
     assert (status.root, [status.wanted_version]) == ("notes", first)
 
 
+def test_a_root_that_lost_a_file_deletes_no_document_of_another_root(catalog: Catalog, worker: Worker) -> None:
+    catalog.ensure_root(root("second", "second/", "/srv/second"))
+    worker.index("a.md", "one")
+    assert catalog.record([replace(absent(), root=RootName("second"))]) == [None]
+    assert texts(catalog) == {"a.md": "one"}
+    assert catalog.record([replace(absent(), root=RootName("notes"))]) != [None]
+    assert texts(catalog) == {}
+
+
+def test_a_rename_in_one_root_takes_no_document_of_another_root_away(catalog: Catalog, worker: Worker) -> None:
+    catalog.ensure_root(root("second", "second/", "/srv/second"))
+    worker.index("a.md", "one")
+    catalog.record([present("b.md", moved_from="a.md", root="second")])
+    assert worker.lease("b.md").moved_from is None
+    worker.finish("b.md", "one")
+    assert texts(catalog) == {"a.md": "one", "b.md": "one"}
+
+
 def test_a_deleted_document_may_belong_to_another_root(catalog: Catalog, worker: Worker) -> None:
     catalog.ensure_root(root("second", "second/", "/srv/second"))
     catalog.record([present(), absent()])

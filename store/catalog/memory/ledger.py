@@ -176,7 +176,8 @@ def record_intent(tables: Tables, intent: Intent, now: Instant, batch: Batch) ->
             return record_present(tables, intent, now, batch)
         case Absent():
             row = tables.documents.get(intent.document)
-            return None if row is None or row.mark is DocumentState.DELETED else tables.bury(row, now)
+            is_known = row is not None and row.mark is not DocumentState.DELETED and intent.root in (None, row.root)
+            return tables.bury(row, now) if row is not None and is_known else None
         case Ignored():
             record_ignored(tables, intent, now)
         case Held():
@@ -295,9 +296,9 @@ def describe(tables: Tables, row: DocumentRow, own_after: Metadata, now: Instant
 
 
 def find_moved(tables: Tables, intent: Present) -> DocumentRow | None:
-    """The ledger's row of what was renamed; None when nothing was, or when the old name is not known to hold anything."""
+    """The ledger's row of what was renamed; None when nothing was, or when the old name is not known to hold anything of this root."""
     old = None if intent.moved_from is None or intent.moved_from == intent.document else tables.documents.get(intent.moved_from)
-    return old if old is not None and (old.wanted or old.moving_to is not None) else None
+    return old if old is not None and old.root == intent.root and (old.wanted or old.moving_to is not None) else None
 
 
 def move(tables: Tables, old: DocumentRow, row: DocumentRow, now: Instant, batch: Batch) -> None:

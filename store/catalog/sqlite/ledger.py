@@ -251,7 +251,7 @@ def record_present(connection: Connection, intent: Present, now: Instant, batch:
         give_belongings(connection, row, collection, intent, now)
         return Version(row["wanted_version"])
     stay(connection, row)
-    old = find_moved(connection, intent)
+    old = find_moved(connection, intent, root_key)
     before = Belongings(row["own_metadata"], row["acl"])
     if old is not None:
         before = _belongings_of(batch, intent, old)
@@ -329,6 +329,8 @@ def record_absent(connection: Connection, intent: Absent, now: Instant) -> Versi
     if row is None or row["state"] == DocumentState.DELETED:
         return None
     collection = need_collection(connection, intent.document.home)
+    if intent.root is not None and row["root_key"] != need_root(connection, collection, intent.root):
+        return None
     return bury(connection, row, collection, now)
 
 

@@ -12,12 +12,13 @@ from store.model import DocumentId, Instant, Present
 Connection = sqlite3.Connection
 
 
-def find_moved(connection: Connection, intent: Present) -> sqlite3.Row | None:
-    """The ledger's row of what was renamed; None when nothing was, or when the old name is not known to hold anything."""
+def find_moved(connection: Connection, intent: Present, root_key: int) -> sqlite3.Row | None:
+    """The ledger's row of what was renamed; None when nothing was, or when the old name is not known to hold anything of this root."""
     if intent.moved_from is None or intent.moved_from == intent.document:
         return None
     old = document_row(connection, intent.moved_from)
-    return old if old is not None and (old["wanted"] or old["moving_to"] is not None) else None
+    is_there = old is not None and old["root_key"] == root_key and (old["wanted"] or old["moving_to"] is not None)
+    return old if is_there else None
 
 
 def move(
