@@ -1,4 +1,4 @@
-"""Keyword search speed: median and p99 of a query over synthetic chunks of the shared texts, tantivy alone beside. JSON on stdout.
+"""Keyword search speed over synthetic chunks of the shared texts, tantivy alone beside; also beside changes and rewrites. JSON on stdout.
 
 `python bench/keywords.py [--chunks 100000] SHARED_DATA_FOLDER`. Common words are common, as in the texts.
 """
@@ -18,7 +18,8 @@ from typing import Any
 
 import tantivy
 
-from store.keywords.tantivy_index import KeywordIndex, KeywordRow
+from store.keywords.pinned import Allowed
+from store.keywords.tantivy_index import DEAD_SHARE_MAX, KeywordIndex, KeywordRow
 from store.model import ChunkId, Position, Seq
 
 K = 10
@@ -62,13 +63,13 @@ def query_kinds(english: Sequence[str], chinese: str, draw: random.Random) -> di
 
 
 def timed(search: Callable[[str], object], queries: Sequence[str]) -> dict[str, float]:
-    taken = []
-    for query in queries:
-        began = time.perf_counter()
-        search(query)
-        taken.append((time.perf_counter() - began) * 1e3)
-    taken.sort()
-    return {"p50_ms": round(taken[len(taken) // 2], 3), "p99_ms": round(taken[len(taken) * 99 // 100], 3)}
+    return percentiles([_seconds(lambda query=query: search(query)) for query in queries])  # type: ignore[misc]
+
+
+def percentiles(seconds: list[float]) -> dict[str, float]:
+    taken = sorted(seconds)
+    ranks = {"p50": len(taken) // 2, "p99": len(taken) * 99 // 100, "max": len(taken) - 1}
+    return {f"{name}_ms": round(taken[rank] * 1e3, 3) for name, rank in ranks.items()}
 
 
 class TantivyAlone:
@@ -109,22 +110,79 @@ def measure(folder: Path, chunks: int) -> dict[str, object]:
             "fill_seconds": round(filled, 2),
             "disk_mb": round(_bytes_of(Path(ours)) / 1e6, 1),
         }
+        index.flush()
         figures["one_chunk_applied"] = timed(_applier(index, rows), [str(number) for number in range(50)])
+        figures["with_50_fresh_chunks"] = {
+            kind: {f"k_{k}": timed(_searcher(index, k), queries[:50]) for k in (K, 100)} for kind, queries in kinds.items()
+        }
+        figures["flush_of_50"] = timed(lambda _: index.flush(), [""])
+        figures["flush_of_one"] = timed(_one_flushed(index, rows), [str(number) for number in range(50)])
         alone = TantivyAlone(theirs, rows)
         for kind, queries in kinds.items():
             figures[kind] = {"ours": timed(lambda query: index.search(query, K), queries), "tantivy_alone": timed(alone.search, queries)}
-        tenth = {row.chunk_id for row in rows[::10]}
-        hundredth = set(list(tenth)[: chunks // 100])
-        figures["mixed_filtered_10_percent"] = timed(lambda query: index.search(query, K, tenth), kinds["mixed"])
-        figures["mixed_filtered_1_percent"] = timed(lambda query: index.search(query, K, hundredth), kinds["mixed"])
-        began = time.perf_counter()
-        index.rewrite()
-        figures["rewrite_seconds"] = round(time.perf_counter() - began, 2)
+        for share in (10, 100, 1_000):
+            figures[f"mixed_filtered_1_in_{share}"] = filtered(index, rows, share, kinds["mixed"])
+        figures["while_rewriting"] = while_rewriting(index, rows, kinds["mixed"])
         index.close()
         began = time.perf_counter()
         KeywordIndex.open(Path(ours), "bench").close()
         figures["open_and_verify_seconds"] = round(time.perf_counter() - began, 2)
     return figures
+
+
+def filtered(index: KeywordIndex, rows: Sequence[KeywordRow], share: int, queries: Sequence[str]) -> dict[str, object]:
+    """Chunks drawn one by one, and whole documents; each the first time (its names are made) and again (they are known)."""
+    lone = random.Random(1).sample(rows, len(rows) // share)
+    owners = {row.document for row in lone[: max(1, len(lone) // 10)]}
+    whole = [row for row in rows if row.document in owners]
+    figures: dict[str, object] = {}
+    for name, admitted in (("chunks", lone), ("documents", whole)):
+        chunks, documents = frozenset(row.chunk_id for row in admitted), frozenset(row.document for row in admitted)
+        known = Allowed(chunks, documents)
+        figures[name] = {
+            "first": timed(lambda query, c=chunks, d=documents: index.search(query, K, Allowed(c, d)), queries),  # type: ignore[misc]
+            "again": timed(lambda query, known=known: index.search(query, K, known), queries),  # type: ignore[misc]
+        }
+    return figures
+
+
+def while_rewriting(index: KeywordIndex, rows: Sequence[KeywordRow], queries: Sequence[str]) -> dict[str, object]:
+    """An eighth of the rows dies; queries and changes go on until the rest stands in files of its own."""
+    dead = [row.chunk_id for row in rows[: len(rows) // 8]]
+    began = time.perf_counter()
+    index.apply(Position("bench", Seq(1)), dead, ())
+    figures: dict[str, object] = {"removal_seconds": round(time.perf_counter() - began, 2), "dead_share": round(index.dead_share(), 3)}
+    searched: list[float] = []
+    applied: list[float] = []
+    began = time.perf_counter()
+    while index.dead_share() > DEAD_SHARE_MAX:
+        number = len(searched) % len(queries)
+        searched.append(_seconds(lambda number=number: index.search(queries[number], K)))  # type: ignore[misc]
+        changed = rows[len(rows) // 2 + number]
+        applied.append(_seconds(lambda row=changed: index.apply(Position("bench", Seq(2)), [row.chunk_id], [row])))  # type: ignore[misc]
+        time.sleep(0.005)
+    figures["seconds"] = round(time.perf_counter() - began, 2)
+    return figures | {"search": percentiles(searched), "apply": percentiles(applied)}
+
+
+def _seconds(act: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    act()
+    return time.perf_counter() - began
+
+
+def _searcher(index: KeywordIndex, k: int) -> Callable[[str], object]:
+    return lambda query: index.search(query, k)
+
+
+def _one_flushed(index: KeywordIndex, rows: Sequence[KeywordRow]) -> Callable[[str], None]:
+    apply = _applier(index, rows)
+
+    def apply_and_flush(number: str) -> None:
+        apply(number)
+        index.flush()
+
+    return apply_and_flush
 
 
 def _applier(index: KeywordIndex, rows: Sequence[KeywordRow]) -> Callable[[str], None]:

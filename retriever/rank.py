@@ -175,16 +175,7 @@ def _reaching(asked: Asked, ranked: Sequence[Candidate]) -> tuple[Candidate, ...
 def _by_keywords(view: View, asked: Asked, allowed: Allowed, k: int) -> Scored:
     if asked.text is None or k < 1 or (allowed is not None and not allowed.chunks):
         return []
-    if allowed is None:
-        return view.keywords.search(asked.text, k)
-    documents = allowed.documents if _are_few(allowed.documents, k, len(view.documents)) else None
-    return view.keywords.search(asked.text, k, allowed.chunks.__contains__, documents=documents)
-
-
-def _are_few(documents: Collection[Uri], k: int, all_documents: int) -> bool:
-    """Naming a document in a keyword query costs about what looking at one more hit does, and without names about
-    k x all / documents hits are looked at before k are admitted: so names pay below the square root of k x all."""
-    return len(documents) ** 2 <= k * all_documents
+    return view.keywords.search(asked.text, k, None if allowed is None else allowed.keywords)
 
 
 def _by_vector(view: View, asked: Asked, allowed: Allowed, k: int) -> Scored:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from retriever.facts import DocumentFacts
+from store.keywords.pinned import Allowed
 from store.keywords.tantivy_index import KeywordIndex
 from store.model import Build, ChunkId, Position, Uri
 from store.ports import RecordedVector
@@ -17,8 +18,8 @@ class Admitted:
     """The chunks that a query may rank, as each engine wants to be told."""
 
     chunks: frozenset[ChunkId]
-    documents: frozenset[Uri]
-    """Those that the chunks are of: few of them are a quick way into the keyword index."""
+    keywords: Allowed
+    """The same chunks with their documents: few of either are a quick way into the keyword index."""
     mask: Mask
 
 
@@ -55,7 +56,8 @@ class View:
     def admitted(self, chunk_ids: frozenset[ChunkId]) -> Admitted:
         """The chunks with the vector rows that some of them have."""
         mask = self.vectors.view().mask_of(self.keys[chunk_id] for chunk_id in chunk_ids if chunk_id in self.keys)
-        return Admitted(chunk_ids, frozenset(self.owners[chunk_id] for chunk_id in chunk_ids), mask)
+        documents = frozenset(self.owners[chunk_id] for chunk_id in chunk_ids)
+        return Admitted(chunk_ids, Allowed(chunk_ids, documents), mask)
 
     def keyed(self, rows: Iterable[RecordedVector]) -> Iterator[tuple[ChunkId, int, bytes]]:
         """The rows as the block takes them, each under a new key."""

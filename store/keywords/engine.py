@@ -162,20 +162,22 @@ class Committed:
         wanted: Wanted,
         k: int,
         admits: Callable[[ChunkId], bool],
+        *,
+        looked_at_first: int = 0,
+        first_halves: Collection[int] | None = None,
         rescore: Callable[[Row], float] | None = None,
         growth_max: float = 1.0,
-        looked_at_first: int = 0,
     ) -> list[tuple[ChunkId, float]]:
         """The k best that are admitted, best first, ties by chunk id. `rescore` may raise a score by `growth_max` times at most.
 
         Asks for more until k are admitted and no row that could still be among them is left out (the engine breaks ties by its own
-        row numbers).
+        row numbers). Only hits whose chunk id begins with one of `first_halves` (None: any) are asked whether they are admitted.
         """
         admitted: list[tuple[ChunkId, float]] = []
         seen, limit = 0, max(looked_at_first, k) + SPARE_HITS
         while True:
             hits = self.searcher.search(wanted.query, min(limit, max(1, self.rows)), count=False).hits
-            for (chunk_id, score), (_, address) in zip(self._identified(hits[seen:]), hits[seen:], strict=True):
+            for chunk_id, score, address in self._identified(hits[seen:], first_halves):
                 if admits(chunk_id):
                     admitted.append((chunk_id, score if rescore is None else rescore(self._row(address))))
             ranked = sorted(admitted, key=lambda hit: (-hit[1], hit[0]))[:k]
@@ -183,12 +185,14 @@ class Committed:
                 return ranked
             seen, limit = len(hits), limit * 4
 
-    def _identified(self, hits: Sequence[tuple[float, Any]]) -> Iterator[tuple[ChunkId, float]]:
-        addresses = [address for _, address in hits]
-        highs = self.searcher.fast_field_values("high", addresses)
-        lows = self.searcher.fast_field_values("low", addresses)
-        for (score, _), high, low in zip(hits, highs, lows, strict=True):
-            yield ChunkId(high.to_bytes(8, "big") + low.to_bytes(8, "big")), float(score)
+    def _identified(self, hits: Sequence[tuple[float, Any]], first_halves: Collection[int] | None) -> Iterator[tuple[ChunkId, float, Any]]:
+        """Asking two columns for all hits is quick; making a chunk id of each costs more than all the rest."""
+        highs = self.searcher.fast_field_values("high", [address for _, address in hits])
+        kept = [at for at, high in enumerate(highs) if first_halves is None or high in first_halves]
+        lows = self.searcher.fast_field_values("low", [hits[at][1] for at in kept])
+        for at, low in zip(kept, lows, strict=True):
+            score, address = hits[at]
+            yield ChunkId(highs[at].to_bytes(8, "big") + low.to_bytes(8, "big")), float(score), address
 
     def _stored(self, query: Any, limit: int, offset: int = 0) -> Iterator[Row]:
         for _, address in self.searcher.search(query, limit, count=False, offset=offset).hits:
@@ -252,7 +256,11 @@ def one_of_documents(documents: Iterable[str]) -> Wanted:
 
 def one_of_chunks(chunk_ids: Iterable[ChunkId]) -> Wanted:
     """By the first half of the chunk id: a number is found quicker than a text. The caller asks each hit once more."""
-    return _one_of("high", (int.from_bytes(chunk_id[:8], "big") for chunk_id in chunk_ids))
+    return _one_of("high", map(first_half, chunk_ids))
+
+
+def first_half(chunk_id: ChunkId) -> int:
+    return int.from_bytes(chunk_id[:8], "big")
 
 
 def _one_of(field: str, values: Iterable[object]) -> Wanted:

@@ -6,11 +6,11 @@ A score is what one index of all these rows would give. Who may see what is for 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from store.keywords.analysis import query_terms
-from store.keywords.engine import Committed, Wanted, one_of_chunks, one_of_documents, stem, wanted
+from store.keywords.engine import Committed, Wanted, first_half, one_of_chunks, one_of_documents, stem, wanted
 from store.keywords.fresh import (
     FIELDS,
     LENGTH_DRIFT_MAX,
@@ -27,8 +27,13 @@ from store.keywords.fresh import (
 from store.model import ChunkId
 
 QUERY_TERMS_MAX = 256
-NAMES_FOR_A_HIT = 1.3
-"""Naming one chunk or document in a query costs about this share of looking at one more hit."""
+HITS_SPARE = 1.6
+"""Times the hits that are expected to be needed are looked at first: to ask a second time costs as much again."""
+CHUNK_NAME_HITS = 3
+DOCUMENT_NAME_HITS = 5
+"""Naming a chunk or a document in the query costs about what looking at so many hits does."""
+HALVES_PER_HIT_MAX = 10
+"""A larger filter is not made into numbers first: that costs more than it spares."""
 
 
 @dataclass(slots=True)
@@ -41,15 +46,43 @@ class Allowed:
     documents: Collection[str] | None = None
     """None: not known."""
     _named: Wanted | None = field(default=None, repr=False)
+    _halves: frozenset[int] | None = field(default=None, repr=False)
 
-    def names(self) -> int:
-        return min(len(self.chunks), len(self.documents) if self.documents is not None else len(self.chunks))
+    def way_in(self, k: int, rows: int) -> WayIn:
+        """The quickest of three: naming the chunks, naming their documents, or looking at one hit after the other."""
+        hits = HITS_SPARE * k * rows / max(1, len(self.chunks))
+        if min(self._chunks_cost, self._documents_cost) <= hits:
+            return WayIn([self._names()], k)
+        return WayIn([], int(hits), self._first_halves() if len(self.chunks) <= HALVES_PER_HIT_MAX * hits else None)
 
-    def named(self) -> Wanted:
+    @property
+    def _chunks_cost(self) -> int:
+        return CHUNK_NAME_HITS * len(self.chunks)
+
+    @property
+    def _documents_cost(self) -> int:
+        return DOCUMENT_NAME_HITS * len(self.documents if self.documents is not None else self.chunks)
+
+    def _names(self) -> Wanted:
         if self._named is None:
-            by_document = self.documents is not None and len(self.documents) < len(self.chunks)
+            by_document = self.documents is not None and self._documents_cost < self._chunks_cost
             self._named = one_of_documents(self.documents or ()) if by_document else one_of_chunks(self.chunks)
         return self._named
+
+    def _first_halves(self) -> frozenset[int]:
+        if self._halves is None:
+            self._halves = frozenset(map(first_half, self.chunks))
+        return self._halves
+
+
+@dataclass(frozen=True, slots=True)
+class WayIn:
+    """How the committed rows are searched."""
+
+    only: Sequence[Wanted]
+    looked_at_first: int
+    first_halves: Collection[int] | None = None
+    """Hits whose chunk id begins otherwise need no second look."""
 
 
 @dataclass(frozen=True)
@@ -105,24 +138,19 @@ class Pinned:
     ) -> list[tuple[ChunkId, float]]:
         if not weights:
             return []
-        only = [one_of_documents(documents)] if documents is not None else []
-        looked_at_first = k
-        if isinstance(allowed, Allowed):
-            hits_expected = NAMES_FOR_A_HIT * k * self.committed.rows / max(1, len(allowed.chunks))
-            if allowed.names() <= hits_expected:
-                only.append(allowed.named())
-            else:
-                looked_at_first = int(hits_expected)
+        way = allowed.way_in(k, self.committed.rows) if isinstance(allowed, Allowed) else WayIn([], k)
+        named = [one_of_documents(documents)] if documents is not None else []
         masked = self.overlay.masked
         served = admits if not masked else lambda chunk_id: chunk_id.hex() not in masked and admits(chunk_id)
-        drifted = weighing is not None and weighing.drift > LENGTH_DRIFT_MAX
+        drifted = weighing if weighing is not None and weighing.drift > LENGTH_DRIFT_MAX else None
         return self.committed.best(
-            wanted(weights, only),
+            wanted(weights, [*named, *way.only]),
             k,
             served,
-            (lambda row: weighing.score(counts_of(row, stem))) if weighing is not None and drifted else None,
-            weighing.growth_max if weighing is not None and drifted else 1.0,
-            looked_at_first,
+            looked_at_first=way.looked_at_first,
+            first_halves=way.first_halves,
+            rescore=(lambda row: drifted.score(counts_of(row, stem))) if drifted is not None else None,
+            growth_max=drifted.growth_max if drifted is not None else 1.0,
         )
 
     def _fresh_hits(

@@ -17,6 +17,7 @@ import pytest
 
 from store.keywords import engine, position_file
 from store.keywords.analysis import row_terms
+from store.keywords.pinned import Allowed
 from store.keywords.segments import dead_rows, is_intact
 from store.keywords.tantivy_index import DEAD_SHARE_MAX, KeywordFolderTaken, KeywordIndex, KeywordRow, KeywordsUnwritable, folder_of
 from store.model import ChunkId, CollectionId, CollectionName, Namespace, Position, Seq
@@ -144,7 +145,7 @@ def test_equal_rows_come_in_chunk_order_even_where_the_cut_falls_among_them(inde
 # --- filters ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [2, 50, 1_000])
+@pytest.mark.parametrize("share", [2, 20, 50, 1_000])
 def test_a_filter_loses_no_hit_however_rare_the_admitted_are(index: KeywordIndex, share: int) -> None:
     index.apply(at(1), [], [row(number, "common " + "filler " * (number % 9)) for number in range(3_000)])
     admitted = {chunk(number) for number in range(0, 3_000, share)}
@@ -153,6 +154,8 @@ def test_a_filter_loses_no_hit_however_rare_the_admitted_are(index: KeywordIndex
     assert index.search("common", 5, admitted) == everything
     assert index.search("common", 5, admitted.__contains__) == everything
     assert index.search("common", 5, list(admitted)) == everything
+    known = Allowed(frozenset(admitted), frozenset({"a.md"}))
+    assert [index.search("common", 5, known) for _ in range(2)] == [everything, everything]
 
 
 def test_documents_limit_the_hits_to_their_chunks_without_changing_scores(index: KeywordIndex) -> None:
