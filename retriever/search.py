@@ -19,7 +19,19 @@ from retriever.query import Mode, SearchRequest, parse_search
 from retriever.rank import Admission, Asked, Candidate, Ranking, admitted, rank
 from store.clock import Clock
 from store.errors import CursorLapsed, EmbedderRefused, InputRejected, QueryRejected, Transient, UnknownCollection
-from store.model import ChunkId, CollectionId, DocumentId, DocumentState, Position, Seq, Space, SpaceId, Version, VisibleChunk
+from store.model import (
+    MAIN_COLLECTION,
+    ChunkId,
+    CollectionId,
+    DocumentId,
+    DocumentState,
+    Position,
+    Seq,
+    Space,
+    SpaceId,
+    Version,
+    VisibleChunk,
+)
 from store.ports import Snapshot
 
 log = structlog.get_logger()
@@ -132,8 +144,10 @@ class Searcher:
         mode what the embedder raises when it is down.
         """
         started = self._clock.monotonic()
-        self._served_space(home)  # an unknown collection is told at once, not when the patience for a version is out
+        is_there = self._is_there(home)
         self._wait_for_versions(home, request.min_version)
+        if not is_there and not self._is_there(home):
+            return SearchAnswer((), self._catalog.position().seq, True, (), self._took_ms(started))
         question = self._question(home, request, principals)
         effort = _Effort(request.k + SPARE_HITS)
         while True:
@@ -144,11 +158,15 @@ class Searcher:
 
     def chunks(self, home: CollectionId, chunk_ids: Sequence[ChunkId], principals: frozenset[str] = frozenset()) -> list[VisibleChunk]:
         """Those of the chunks that are visible now and permitted, in the order asked. Raises UnknownCollection."""
-        self._served_space(home)
+        if not self._is_there(home):
+            return []
         admission = self._admission({}, principals)
         with self._catalog.snapshot() as snapshot:
             found = snapshot.chunks(home, chunk_ids)
         return [chunk for chunk in found if chunk is not None and admission.permits(chunk.acl)]
+
+    def _took_ms(self, started: float) -> float:
+        return round((self._clock.monotonic() - started) * 1000, 3)
 
     # --- before ranking ------------------------------------------------------------------------------------------
 
@@ -183,6 +201,14 @@ class Searcher:
 
     def _admission(self, filter: Mapping[str, Any], principals: frozenset[str]) -> Admission:
         return Admission(filter, principals if self._limits.acl else None)
+
+    def _is_there(self, home: CollectionId) -> bool:
+        """False for a main collection before its first document: that is empty. Raises UnknownCollection for any other."""
+        if self._catalog.collection(home) is not None:
+            return True
+        if home.collection == MAIN_COLLECTION:
+            return False
+        raise UnknownCollection(collection=home.collection, namespace=home.namespace)
 
     def _served_space(self, home: CollectionId) -> Space:
         collection = self._catalog.collection(home)
@@ -230,7 +256,7 @@ class Searcher:
             snapshot=position.seq,
             complete=enough and not reading.changed,
             degraded=question.degraded,
-            took_ms=round((self._clock.monotonic() - started) * 1000, 3),
+            took_ms=self._took_ms(started),
             below_threshold=ranking.below > 0 and not ranking.candidates,
             explain=_explained(ranking, reading, effort) if question.request.explain else None,
         )

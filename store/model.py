@@ -15,6 +15,8 @@ from store.errors import UriRejected
 
 Namespace = NewType("Namespace", str)
 CollectionName = NewType("CollectionName", str)
+MAIN_COLLECTION = CollectionName("main")
+"""Exists in every namespace: before its first document it is empty, not unknown."""
 Uri = NewType("Uri", str)
 RootName = NewType("RootName", str)
 

@@ -129,6 +129,15 @@ def test_an_unknown_collection_or_path_is_404(door: Door) -> None:
     assert problem(door.send("GET", SEARCH)) == (405, "no_such_method")
 
 
+def test_the_main_collection_is_empty_and_not_unknown_before_its_first_document(door: Door) -> None:
+    headers = {"X-Evercurrent-Namespace": "newcomer"}
+    answer = door.send("POST", SEARCH, json={"query": "tide"}, headers=headers)
+    assert (answer.status_code, answer.json()["hits"], answer.json()["complete"]) == (200, [], True)
+    assert answer.json()["snapshot"] == door.library.catalog.position().seq
+    chunks = door.send("POST", "/v1/collections/main/chunks", json={"ids": ["00" * 16]}, headers=headers)
+    assert (chunks.status_code, chunks.json()) == (200, {"chunks": []})
+
+
 def test_an_unknown_collection_is_404_at_once_whatever_version_is_waited_for(door: Door) -> None:
     body = {"query": "tide", "min_version": {"tides.md": 1}}
     assert problem(door.send("POST", "/v1/collections/nowhere/search", json=body)) == (404, "unknown_collection")
