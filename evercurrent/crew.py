@@ -24,6 +24,8 @@ from store.ports import Catalog
 
 REST_SECONDS = 0.1
 """A worker that is free rings; this is for what nobody announces."""
+FEED_SECONDS = 0.03
+"""Between looks of the feeder: it reads many rows, and the queue holds work for longer than that."""
 
 
 class Crew:
@@ -44,6 +46,7 @@ class Crew:
         self._worker: Child | None = None
         self._listener: Listener | None = None
         self._told = False
+        self._feed_at = 0.0
 
     def __enter__(self) -> Crew:
         return self
@@ -61,15 +64,24 @@ class Crew:
         self._patience.ask(self._check_broker)
         if self._feeder is None and not self._hire():
             self._tell()
-            self._pause()
+            self._pause(REST_SECONDS)
             return
-        assert self._feeder is not None
         assert self._worker is not None
-        self._feeder.look(self._clock.now())
+        seconds_max = self._feed()
         if not self._worker.is_ready:
             self._worker.await_ready()
         self._worker.look()
-        self._pause()
+        self._pause(seconds_max)
+
+    def _feed(self) -> float:
+        """Lets the feeder look, unless it just has; returns how long the rest may be."""
+        assert self._feeder is not None
+        now = self._clock.monotonic()
+        if now < self._feed_at:
+            return self._feed_at - now
+        self._feed_at = now + FEED_SECONDS
+        self._feeder.look(self._clock.now())
+        return REST_SECONDS
 
     def _hire(self) -> bool:
         """Starts everything, unless somebody else feeds this catalog."""
@@ -114,9 +126,9 @@ class Crew:
             self._listener.close()
         self._listener = Bell(url, self._clock).listen(Topic.LEDGER, Topic.COMMIT)
 
-    def _pause(self) -> None:
+    def _pause(self, seconds_max: float) -> None:
         if self._listener is not None:
-            self._listener.wait(REST_SECONDS)
+            self._listener.wait(seconds_max)
 
 
 def _dismiss(worker: Child) -> None:
