@@ -44,7 +44,7 @@ def _beat_of(path: Path) -> RetrieverBeat | None:
         beat = RetrieverBeat(**json.loads((path / BEAT_FILE).read_text("utf-8")))
         with (path / LOCK_FILE).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except FileNotFoundError:
+    except (FileNotFoundError, ValueError, TypeError):  # none, or what a power cut or another version left
         return None
     except BlockingIOError:
         return beat

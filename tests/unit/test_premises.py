@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from retriever.premises import Premises, RetrieverBeat, beats, claim_premises
+from retriever.premises import Premises, claim_premises
+from store.beats import RetrieverBeat, beats
 
 BEAT = RetrieverBeat("retriever", 1, 8200, "incarnation", 7)
 
