@@ -28,6 +28,8 @@ Interrupted = typer.Abort
 Paths = Annotated[list[str] | None, Argument(metavar="[[NAME=]PATH]...", show_default=False)]
 
 
+NAME_BYTES_MAX = 128
+
 Verb = Callable[..., int]
 
 
@@ -54,8 +56,15 @@ def run_command(verbs: Mapping[str, Verb], hidden: frozenset[str], arguments: Se
 
 
 def call_of(data: Path, config: Path | None, namespace: str, collection: str, as_json: bool) -> Call:
-    home = CollectionId(Namespace(namespace), CollectionName(collection))
+    home = CollectionId(Namespace(named("--namespace", namespace)), CollectionName(named("--collection", collection)))
     return Call(DataFolder(data.absolute()), config, home, as_json, SystemClock())
+
+
+def named(option: str, name: str) -> str:
+    """A name that fits a URL's path, a header and a folder. Raises CommandWrong."""
+    if not name.strip() or not name.isprintable() or "/" in name or len(name.encode("utf-8", "replace")) > NAME_BYTES_MAX:
+        raise CommandWrong(f"{option} needs a name of 1 to {NAME_BYTES_MAX} bytes without a slash, line break or other control character.")
+    return name
 
 
 _COMMON: dict[str, tuple[Any, Any]] = {

@@ -52,10 +52,13 @@ def sync(
 ) -> int:
     """Brings the index level with the folders: one pass, then done."""
     from evercurrent.passes import await_settled, look, mark, pending_of, record, summarize
+    from evercurrent.targets import targets_of
     from indexer.wiring import ensure_wanted, probe_provider, rules_of
 
     config = call.config
     given = paths_of(paths, plan)
+    if not call.has_catalog:
+        targets_of(given, (), call.home)  # a mistyped PATH leaves no data folder behind
     with opened(call) as catalog:
         targets = targets_for(call, catalog, given)
         since = mark(catalog, call.clock)

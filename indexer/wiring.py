@@ -15,7 +15,7 @@ from indexer.embedding.spaces import space_of
 from indexer.ignore import Rules
 from indexer.recipe import recipe_of
 from store.catalog.sqlite import SqliteCatalog
-from store.errors import Transient
+from store.errors import ConfigWrong, Transient
 from store.model import Build, BuildId
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from indexer.feeding import Feeder
     from indexer.queue import JobQueue
     from store.clock import Clock
-    from store.config import Config
+    from store.config import Config, EmbeddingTable
     from store.folder import DataFolder
     from store.model import Collection, CollectionId, Recipe, Space
     from store.ports import Catalog
@@ -47,6 +47,7 @@ def wanted_build(config: Config, recorded: Collection | None) -> tuple[Recipe, S
     """The recipe and space that the configuration means now. Probes the provider (one call) only when nothing recorded can tell."""
     recipe = recipe_of(config.indexer.split)
     table = config.indexer.embedding
+    check_endpoint(table)
     space = space_of(table)
     if space is None and recorded is not None:
         known = (space_of(table, probed_dimensions=build.space.dimensions) for build in recorded.builds)
@@ -55,6 +56,19 @@ def wanted_build(config: Config, recorded: Collection | None) -> tuple[Recipe, S
     if space is None:
         space = _probed_space(config)
     return recipe, space
+
+
+def check_endpoint(table: EmbeddingTable) -> None:
+    """Raises ConfigWrong for an endpoint or key that no request can be made with; a failing call would blame the network."""
+    if table.provider != "openai":
+        return
+    if table.base_url is not None and not table.base_url.startswith(("http://", "https://")):
+        key = "indexer.embedding.base_url"
+        raise ConfigWrong(reason=f"{key}: the endpoint's URL begins with http:// or https://.", key=key)
+    secret = "" if table.api_key is None else table.api_key.get_secret_value()
+    if not (secret.isascii() and secret.isprintable()):
+        key = "indexer.embedding.api_key"
+        raise ConfigWrong(reason=f"{key}: a key is printable ASCII on one line; this one has other characters.", key=key)
 
 
 def ensure_wanted(catalog: Catalog, config: Config, home: CollectionId) -> Collection:

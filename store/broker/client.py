@@ -44,7 +44,7 @@ def broker_errors(url: str) -> Iterator[None]:
     try:
         yield
     except (redis.RedisError, OSError) as error:
-        raise BrokerUnavailable(url=without_password(url), reason=str(error) or type(error).__name__) from error
+        raise BrokerUnavailable(url=without_password(url), reason=str(error).rstrip(".") or type(error).__name__) from error
 
 
 def check(url: str) -> None:

@@ -40,6 +40,36 @@ def test_a_missing_folder_is_one_sentence_and_exit_2(capsys: Capture) -> None:
     assert stderr == "evercurrent: There is no file or folder 'nowhere'.\n"
 
 
+def test_a_mistyped_folder_leaves_no_data_folder_behind(tmp_path: Path, capsys: Capture) -> None:
+    assert answer(capsys, "sync", "nowhere")[0] == 2
+    assert answer(capsys, "sync")[0] == 2
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["", " ", "a/b", "a\nb", "x" * 129, "\udcff"])
+@pytest.mark.parametrize("option", ["--namespace", "--collection"])
+def test_a_name_that_fits_no_url_is_refused(tmp_path: Path, capsys: Capture, option: str, name: str) -> None:
+    code, words, _ = answer(capsys, "sync", str(folder_of(tmp_path, a="hello")), option, name)
+    assert (code, words["error"]["code"]) == (2, "misuse")  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("API_KEY", "sk-line\nbreak"), ("API_KEY", "sk-gr\u00fcn"), ("BASE_URL", "localhost:8000/v1"), ("BASE_URL", "ftp://host/v1")],
+)
+def test_an_endpoint_or_key_that_cannot_be_used_is_wrong_use(
+    tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch, setting: str, value: str
+) -> None:
+    monkeypatch.setenv("EVERCURRENT_INDEXER__EMBEDDING__PROVIDER", "openai")
+    monkeypatch.setenv("EVERCURRENT_INDEXER__EMBEDDING__MODEL", "small")
+    monkeypatch.setenv("EVERCURRENT_INDEXER__EMBEDDING__DIMENSIONS", "8")
+    monkeypatch.setenv(f"EVERCURRENT_INDEXER__EMBEDDING__{setting}", value)
+    code, words, stderr = answer(capsys, "sync", str(folder_of(tmp_path, a="hello")))
+    assert (code, words["error"]["code"]) == (2, "config_wrong")  # type: ignore[index]
+    assert setting.lower() in stderr
+    assert value not in stderr
+
+
 def test_a_misspelt_verb_or_option_is_exit_2_and_json(capsys: Capture) -> None:
     assert answer(capsys, "synk")[:2] == (2, {"error": {"code": "misuse", "message": "No such command 'synk'. Did you mean 'sync'?"}})
     assert answer(capsys, "sync", "--dta", "x")[0] == 2
