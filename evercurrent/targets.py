@@ -40,11 +40,12 @@ class Target:
 def targets_of(
     paths: Sequence[str], known: Sequence[Root], home: CollectionId, is_known: Callable[[Root, str], bool] = lambda _root, _uri: False
 ) -> list[Target]:
-    """The targets of `paths`; of none given, every known root.
+    """The targets of `paths`; of none given, every known root that can be looked at (uploads cannot).
 
     `is_known(root, uri)` says whether the ledger has a document at or below a uri: a missing PATH that it has is a deletion.
     Raises FolderMissing, and Misuse when there is nothing to do or a further root has no name.
     """
+    known = on_disk(known)
     if not paths:
         if not known:
             raise Misuse("Name the folder to index: `evercurrent sync PATH`.")
@@ -58,6 +59,11 @@ def targets_of(
         if target not in targets:
             targets.append(target)
     return _with_foreign(targets, roots)
+
+
+def on_disk(roots: Sequence[Root]) -> list[Root]:
+    """The roots that stand on a disk of their own: a pass has nothing to look at in the others."""
+    return [root for root in roots if root.kind in (SourceKind.FOLDER, SourceKind.FILE)]
 
 
 def _with_foreign(targets: Sequence[Target], roots: Sequence[Root]) -> list[Target]:

@@ -1,4 +1,4 @@
-"""The intake's HTTP door: health, readiness, metrics, `settle`, and what the ledger knows of documents. JSON in, JSON out.
+"""The intake's HTTP door: health, readiness, metrics, `settle`, and what the ledger knows of documents; uploads_http adds its own.
 
 Errors are RFC 9457 problem JSON with a stable `code`. Reading the catalog happens off the event loop. Nothing is decided here.
 """
@@ -6,7 +6,6 @@ Errors are RFC 9457 problem JSON with a stable `code`. Reading the catalog happe
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -16,11 +15,15 @@ import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from starlette.convertors import register_url_convertor
 from starlette.exceptions import HTTPException
 
 from indexer.metrics import EXPOSITION_TYPE
+from indexer.requests import RequestWrong, UriConvertor, checked_seconds, document_of, home_of
+from indexer.uploads import DocumentUnknown, Uploads
+from indexer.uploads_http import add_uploads, original, status_for_upload
 from store.errors import EvercurrentError, Misuse, Transient, UnknownCollection
-from store.model import CollectionId, CollectionName, DocumentState, DocumentStatus, Namespace, check_uri
+from store.model import CollectionId, DocumentState, DocumentStatus
 
 log = structlog.get_logger()
 
@@ -28,23 +31,12 @@ PROBLEM_TYPE = "application/problem+json"
 MAIN_COLLECTION = "main"
 """Always exists: before its first document it is empty, not unknown."""
 PAGE_DOCUMENTS_MAX = 1000
-SETTLE_SECONDS_MAX = 600.0
 LOOK_SECONDS = 0.02
-
-
-class DocumentUnknown(Misuse):
-    code = "unknown_document"
-    sentence = "There is no document {document!r} in collection {collection!r}."
 
 
 class NotSettled(Transient):
     code = "not_settled"
     sentence = "Not settled within {seconds:g} seconds: {reasons}."
-
-
-class RequestWrong(Misuse):
-    code = "request_wrong"
-    sentence = "{place}: {reason}"
 
 
 class DocumentsReader(Protocol):
@@ -71,11 +63,15 @@ class IntakeReports:
     metrics: Callable[[], bytes]
 
 
-def application(catalog: DocumentsReader, reports: IntakeReports) -> FastAPI:
+def application(catalog: DocumentsReader, reports: IntakeReports, uploads: Uploads | None = None) -> FastAPI:
+    """The intake's routes; without `uploads` (a process that only looks) nothing can be changed over them."""
     app = FastAPI(title="Evercurrent intake", docs_url=None, redoc_url=None)
+    register_url_convertor("uri", UriConvertor())
     _add_problems(app)
     _add_reports(app, reports)
-    _add_documents(app, catalog)
+    _add_documents(app, catalog, uploads)
+    if uploads is not None:
+        add_uploads(app, uploads)
     return app
 
 
@@ -104,7 +100,7 @@ def _add_reports(app: FastAPI, reports: IntakeReports) -> None:
 
     @app.post("/v1/settle")
     async def settle(timeout: float = 30.0) -> dict[str, Any]:
-        seconds = checked_seconds(timeout)
+        seconds = checked_seconds("timeout", timeout)
         reasons = await settled(reports, seconds)
         if reasons:
             raise NotSettled(seconds=seconds, reasons="; ".join(reasons))
@@ -126,16 +122,10 @@ async def settled(reports: IntakeReports, seconds_max: float) -> Sequence[str]:
         pause = min(0.25, pause * 1.5)
 
 
-def checked_seconds(timeout: float) -> float:
-    if not math.isfinite(timeout) or timeout < 0:
-        raise RequestWrong(place="timeout", reason="must be a number of seconds, 0 or more")
-    return min(timeout, SETTLE_SECONDS_MAX)
-
-
 # --- documents --------------------------------------------------------------------------------------------------
 
 
-def _add_documents(app: FastAPI, catalog: DocumentsReader) -> None:
+def _add_documents(app: FastAPI, catalog: DocumentsReader, uploads: Uploads | None) -> None:
     @app.get("/v1/collections/{collection}/documents")
     async def listing(
         request: Request, collection: str, state: str | None = None, cursor: str | None = None, limit: int = PAGE_DOCUMENTS_MAX
@@ -145,13 +135,14 @@ def _add_documents(app: FastAPI, catalog: DocumentsReader) -> None:
         rows = min(max(1, limit), PAGE_DOCUMENTS_MAX)
         return await asyncio.to_thread(list_documents, catalog, home, cursor, rows, states)
 
-    @app.get("/v1/collections/{collection}/documents/{uri:path}")
-    async def one(request: Request, collection: str, uri: str) -> dict[str, Any]:
-        home = home_of(request, collection)
-        document = home.document(check_uri(uri))
+    @app.get("/v1/collections/{collection}/documents/{uri:uri}", response_model=None)
+    async def one(request: Request, collection: str, uri: str, raw: bool = False) -> dict[str, Any] | Response:
+        document = document_of(request, collection, uri)
+        if raw and uploads is not None:
+            return await original(request, uploads, document)
         status = await asyncio.to_thread(catalog.status_of, document)
         if status is None:
-            raise DocumentUnknown(document=uri, collection=collection)
+            raise DocumentUnknown(document=document.uri, collection=collection)
         return status_json(status)
 
 
@@ -181,12 +172,6 @@ def status_json(status: DocumentStatus) -> dict[str, Any]:
     }
 
 
-def home_of(request: Request, collection: str) -> CollectionId:
-    """With no keys configured the server listens on loopback only, and the header is believed."""
-    namespace = request.headers.get("X-Evercurrent-Namespace") or "default"
-    return CollectionId(Namespace(namespace), CollectionName(collection))
-
-
 def states_of(state: str | None) -> tuple[DocumentState, ...]:
     if not state:
         return ()
@@ -202,7 +187,9 @@ def states_of(state: str | None) -> tuple[DocumentState, ...]:
 def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(EvercurrentError)
     async def known(_request: Request, error: EvercurrentError) -> Response:
-        return problem(status_for(error), error.code, error.message)
+        after = error.retry_after_seconds if isinstance(error, Transient) else None
+        headers = {"Retry-After": str(max(1, round(after)))} if after else None
+        return problem(status_for(error), error.code, error.message, headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:
@@ -225,8 +212,11 @@ def _add_problems(app: FastAPI) -> None:
 
 
 def status_for(error: EvercurrentError) -> HTTPStatus:
+    status = status_for_upload(error)
+    if status is not None:
+        return status
     match error:
-        case DocumentUnknown() | UnknownCollection():
+        case UnknownCollection():
             return HTTPStatus.NOT_FOUND
         case NotSettled():
             return HTTPStatus.GATEWAY_TIMEOUT
@@ -239,5 +229,6 @@ def status_for(error: EvercurrentError) -> HTTPStatus:
 
 
 def problem(status: HTTPStatus, code: str, detail: str, headers: Any = None, **more: Any) -> Response:
-    body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": detail, **more}
+    sendable = detail.encode("utf-8", "replace").decode()
+    body = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": sendable, **more}
     return JSONResponse(body, status.value, headers=headers, media_type=PROBLEM_TYPE)

@@ -17,12 +17,13 @@ from indexer.feeding import serve as serve_feeder
 from indexer.load.registry import claims
 from indexer.metrics import Gauges, IntakeMetrics
 from indexer.queue import JobQueue, QueueCounts
+from indexer.uploads import Uploads
 from indexer.watching import Watching
 from indexer.wiring import open_catalog, open_feeder, rules_of
 from store.bell import Bell, Topic
 from store.errors import BrokerUnavailable, EvercurrentError
 from store.folder import prepare_folder, try_lock
-from store.model import DocumentState, Instant
+from store.model import DocumentState, Instant, SourceKind
 
 if TYPE_CHECKING:
     from store.clock import Clock
@@ -36,8 +37,11 @@ log = structlog.get_logger()
 LOCK_LOOK_SECONDS = 0.5
 TIMER_SECONDS = 1.0
 SWEEP_SECONDS = 60.0
+UPLOADS_SWEEP_SECONDS = 600.0
+"""Every kept file is looked at: not as often."""
 QUARANTINED_READ_MAX = 1000
 DAY_SECONDS = 86_400
+WATCHED_KINDS = frozenset({SourceKind.FOLDER, SourceKind.FILE})
 
 
 class Intake:
@@ -54,6 +58,7 @@ class Intake:
         self._consumer_lags = consumer_lags
         self.catalog = open_catalog(folder, config, clock)
         self._bell = Bell(redis_url, clock)
+        self.uploads = Uploads(self.catalog, folder, config, clock, self._ring)
         self._counting = threading.Lock()
         self._count_queue = JobQueue(redis_url, clock)
         self._stopping = threading.Event()
@@ -64,6 +69,7 @@ class Intake:
             threading.Thread(target=self._keep_time, name="timers", daemon=True),
         ]
         self._roots: tuple[Root, ...] = ()
+        self._sweep_uploads_at = 0.0
         self._watching: Watching | None = None
         self.metrics = IntakeMetrics(self.catalog.tallies, self._gauges)
 
@@ -95,7 +101,7 @@ class Intake:
     def look_for_roots(self) -> None:
         """Watches the roots that are registered now; those of before are watched on from a new comparison."""
         try:
-            roots = tuple(self.catalog.roots())
+            roots = tuple(root for root in self.catalog.roots() if root.kind in WATCHED_KINDS)
         except EvercurrentError as error:
             log.warning("roots_unread", code=error.code, reason=error.message)
             return
@@ -160,6 +166,12 @@ class Intake:
         rows = self.catalog.sweep(self._clock.now(), retention_seconds, self._config.workers.lease_seconds)
         if rows:
             log.info("catalog_swept", rows=rows)
+        if self._clock.monotonic() < self._sweep_uploads_at:
+            return
+        self._sweep_uploads_at = self._clock.monotonic() + UPLOADS_SWEEP_SECONDS
+        files = self.uploads.sweep()
+        if files:
+            log.info("uploads_swept", files=files)
 
     # --- what it tells of itself; from other threads ---
 

@@ -15,6 +15,7 @@ from indexer.plan import plan_document
 from indexer.recipe import split_settings
 from indexer.sources.folder import Fetched
 from indexer.split.cut import cut
+from indexer.uploads import FetchedUpload
 from store.model import (
     Build,
     BuildId,
@@ -35,7 +36,7 @@ from store.model import (
     Version,
 )
 
-Fetch = Callable[[LeasedDocument], Fetched]
+Fetch = Callable[[LeasedDocument], Fetched | FetchedUpload]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Draft:
 
     leased: LeasedDocument
     content_hash: ContentHash
-    signature: Signature
+    signature: Signature | None
     proven: bool
     build_ids: tuple[BuildId, ...]
     cuts: tuple[DraftCut, ...]
@@ -79,7 +80,9 @@ class Premises:
     moved_from: Mapping[BuildId, Recorded]
 
 
-def draft_document(leased: LeasedDocument, fetched: Fetched, builds: Sequence[Build], premises: Premises) -> Draft | Unchanged:
+def draft_document(
+    leased: LeasedDocument, fetched: Fetched | FetchedUpload, builds: Sequence[Build], premises: Premises
+) -> Draft | Unchanged:
     """Raises what the loader raises: Rejected's kinds."""
     digest = content_hash(fetched.content)
     build_ids = tuple(build.build_id for build in builds)

@@ -12,12 +12,14 @@ from pathlib import Path
 from indexer.embedding.port import Embedder
 from indexer.embedding.wiring import embedder_of
 from indexer.sources.folder import Fetched, fetch, root_alive
+from indexer.uploads import FetchedUpload, blob_folder, fetch_upload
 from store.bell import Bell, Topic
+from store.blobs.folder import BlobFolder
 from store.catalog.sqlite import SqliteCatalog
 from store.clock import Clock
 from store.config import Config
 from store.folder import DataFolder
-from store.model import LeasedDocument, SessionId, Space, SpaceId
+from store.model import LeasedDocument, SessionId, SourceKind, Space, SpaceId
 from store.ports import Catalog
 from workers.draft import Fetch
 from workers.lease import WorkerSession
@@ -49,7 +51,7 @@ def open_bench(
                 catalog=catalog,
                 clock=clock,
                 session_id=session_id,
-                fetch=fetcher(config, clock),
+                fetch=fetcher(config, clock, blob_folder(DataFolder(data), config, clock)),
                 root_alive=root_alive,
                 embedder_of=embedders(config),
                 draw=random.Random(session_id).random,
@@ -64,10 +66,12 @@ def open_bench(
         catalog.close()
 
 
-def fetcher(config: Config, clock: Clock) -> Fetch:
+def fetcher(config: Config, clock: Clock, blobs: BlobFolder) -> Fetch:
     bytes_max = config.indexer.document_bytes_max
 
-    def fetch_document(leased: LeasedDocument) -> Fetched:
+    def fetch_document(leased: LeasedDocument) -> Fetched | FetchedUpload:
+        if leased.root.kind is SourceKind.UPLOADS:
+            return fetch_upload(blobs, leased, bytes_max)
         return fetch(leased.root, leased.document.uri, bytes_max, clock)
 
     return fetch_document

@@ -1,0 +1,152 @@
+"""What a request to the intake says: whose collection, which document, how long to wait, what JSON. Nothing is changed here.
+
+A uri is read from the path as it was sent: each byte may be percent-encoded, and `%2F` is `/`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any, NoReturn
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from fastapi import Request
+from starlette.convertors import Convertor
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from store.errors import Misuse, UriRejected
+from store.model import CollectionId, CollectionName, DocumentId, Namespace, check_uri
+
+SECONDS_MAX = 600.0
+JSON_BYTES_MAX = 256 * 1024
+DRAIN_BYTES_MAX = 128 * 1024 * 1024
+"""A refused body is read up to here and dropped, so that its sender reads the answer instead of a broken connection."""
+
+
+class RequestWrong(Misuse):
+    code = "request_wrong"
+    sentence = "{place}: {reason}"
+
+
+class RequestTooLarge(Misuse):
+    code = "body_too_large"
+    sentence = "The request is larger than allowed: {reason}."
+
+
+class RequestBroken(Misuse):
+    code = "body_rejected"
+    sentence = "The request ended before its body was complete; nothing was kept."
+
+
+class ForeignOrigin(Misuse):
+    """A web page of somewhere else may make a browser send requests here; it has no business to."""
+
+    code = "foreign_origin"
+    sentence = "Changes are not taken from web pages of another origin ({origin})."
+
+
+class UriConvertor(Convertor[str]):
+    """All that follows, slashes and line ends included."""
+
+    regex = r"[\s\S]*"
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+def home_of(request: Request, collection: str) -> CollectionId:
+    """With no keys configured the server listens on loopback only, and the header is believed. Raises RequestWrong."""
+    return CollectionId(Namespace(header_of(request, "X-Evercurrent-Namespace") or "default"), CollectionName(collection))
+
+
+def principals_of(request: Request) -> frozenset[str]:
+    listed = header_of(request, "X-Evercurrent-Principals").split(",")
+    return frozenset(name for principal in listed if (name := principal.strip()))
+
+
+def header_of(request: Request, name: str) -> str:
+    """A header's value, trimmed; its bytes are read as UTF-8. Raises RequestWrong."""
+    try:
+        return request.headers.get(name, "").encode("latin-1").decode("utf-8").strip()
+    except UnicodeDecodeError as error:
+        raise RequestWrong(place=name, reason="it is not UTF-8") from error
+
+
+def document_of(request: Request, collection: str, uri: str) -> DocumentId:
+    """The document that the path names; `uri` is what the router made of it. Raises UriRejected."""
+    home = home_of(request, collection)
+    return home.document(check_uri(_sent_uri(request, collection, uri)))
+
+
+def _sent_uri(request: Request, collection: str, uri: str) -> str:
+    raw = request.scope.get("raw_path")
+    if not raw:
+        return uri
+    parts = raw.split(b"?", 1)[0].split(b"/", 5)
+    if len(parts) < 6 or unquote_to_bytes(parts[3]) != collection.encode("utf-8", "replace"):
+        raise HTTPException(404)  # an encoded slash before the uri: the router counted it as one
+    try:
+        return unquote_to_bytes(parts[5]).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise UriRejected(uri=uri, reason="it is not UTF-8") from error
+
+
+def checked_seconds(place: str, seconds: float) -> float:
+    """Patience, cut at what a request may wait. Raises RequestWrong."""
+    if not math.isfinite(seconds) or seconds < 0:
+        raise RequestWrong(place=place, reason="must be a number of seconds, 0 or more")
+    return min(seconds, SECONDS_MAX)
+
+
+def refuse_foreign(request: Request) -> None:
+    """Raises ForeignOrigin."""
+    origin = request.headers.get("Origin")
+    if origin is not None and urlsplit(origin).netloc != request.headers.get("Host"):
+        raise ForeignOrigin(origin=origin[:100])
+    if request.headers.get("Sec-Fetch-Site") == "cross-site":
+        raise ForeignOrigin(origin="another site")
+
+
+def expected_bytes(request: Request) -> int:
+    """What the sender says the body has; 0 when it does not."""
+    length = request.headers.get("Content-Length", "")
+    return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else 0
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """The body as a JSON object. Raises RequestWrong, RequestTooLarge, RequestBroken."""
+    body = bytearray()
+    try:
+        async for part in request.stream():
+            body += part
+            if len(body) > JSON_BYTES_MAX:
+                raise RequestTooLarge(reason=f"a JSON body has at most {JSON_BYTES_MAX} bytes")
+    except ClientDisconnect as error:
+        raise RequestBroken from error
+    try:
+        value = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise RequestWrong(place="body", reason="it is not JSON") from error
+    if not isinstance(value, dict):
+        raise RequestWrong(place="body", reason="it is not a JSON object")
+    return value
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+async def drain(request: Request) -> None:
+    """Reads what is left of a body that nobody wants. A sender that goes on for ever is cut off."""
+    dropped = 0
+    try:
+        async for part in request.stream():
+            dropped += len(part)
+            if dropped > DRAIN_BYTES_MAX:
+                return
+    except (ClientDisconnect, RuntimeError):
+        return  # there is nobody, or nothing left, to be read

@@ -1,0 +1,323 @@
+"""Uploads as a source: bytes into the blob folder, then the ledger, then the bell; and back out of it for workers and for people.
+
+What was acknowledged is in the ledger, durably, with its bytes. Nothing here speaks HTTP, loads or embeds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from indexer.described import refuse_repeated
+from indexer.identity import content_hash
+from indexer.load.registry import claims, load, media_type_of
+from indexer.wiring import ensure_wanted
+from store.beats import beats
+from store.blobs.folder import NAMESPACE_BYTES_MAX, BlobFolder
+from store.clock import Clock
+from store.config import Config
+from store.errors import DocumentTooLarge, EvercurrentError, Misuse, OwnedBySource, Rejected, Transient, UnknownCollection
+from store.folder import DataFolder
+from store.model import (
+    Absent,
+    Cause,
+    CollectionId,
+    ContentHash,
+    Described,
+    DocumentId,
+    DocumentState,
+    DocumentStatus,
+    LeasedDocument,
+    Metadata,
+    Position,
+    Present,
+    Root,
+    RootName,
+    SourceKind,
+    Unset,
+    Urgency,
+    Version,
+)
+from store.ports import Catalog
+
+UPLOADS = RootName("uploads")
+UPLOADS_PATH = "uploads:"
+"""What the root's row has for a path: uploads stand in the data folder, wherever that is moved."""
+COLLECTION_BYTES_MAX = 100
+REPEATABLE_BYTES_MAX = 128 * 1024
+"""A document of more bytes is longer than any value of its metadata."""
+_PLAIN_TYPES = "json x-json jsonl ndjson x-ndjson yaml x-yaml toml xml octet-stream x-www-form-urlencoded javascript sql x-sh graphql rtf"
+PLAIN_TYPES = frozenset(_PLAIN_TYPES.split())
+"""Of `application/`, what a text's sender may call it. The loader is chosen by the uri, as it is for a file."""
+
+
+class TypeUnclaimed(Misuse):
+    code = "type_unclaimed"
+    sentence = "No loader reads {what}; the uri's extension says what a document is (notes.md, page.html, log.txt)."
+
+
+class NameRejected(Misuse):
+    code = "name_rejected"
+    sentence = "The {what} is not acceptable: {reason}."
+
+
+class DocumentUnknown(Misuse):
+    code = "unknown_document"
+    sentence = "There is no document {document!r} in collection {collection!r}."
+
+
+class OriginalElsewhere(Misuse):
+    code = "original_elsewhere"
+    sentence = "The document {document!r} was not uploaded; its original is in source {owner!r}."
+
+
+class CollectionsFull(Transient):
+    code = "collections_full"
+    sentence = "There are {collections_max} collections already (indexer.uploads.collections_max); use one of them, or raise the limit."
+
+
+class UploadLost(Transient):
+    """Tried again, since a folder may come back, then quarantined."""
+
+    code = "upload_lost"
+    sentence = "The uploaded bytes of this document are missing or damaged in the data folder; upload it again."
+
+
+@dataclass(frozen=True, slots=True)
+class FetchedUpload:
+    """An upload's bytes: their hash proves them, and nothing was seen of a file."""
+
+    content: bytes
+    signature: None = None
+    proven: bool = True
+
+
+def blob_folder(folder: DataFolder, config: Config, clock: Clock) -> BlobFolder:
+    return BlobFolder(folder.blobs, clock, config.indexer.document_bytes_max, config.indexer.uploads.free_bytes_min)
+
+
+def uploads_root(home: CollectionId) -> Root:
+    return Root(home, UPLOADS, SourceKind.UPLOADS, UPLOADS_PATH, "")
+
+
+def fetch_upload(blobs: BlobFolder, leased: LeasedDocument, bytes_max: int) -> FetchedUpload:
+    """The bytes that were uploaded, proven by their hash. Raises UploadLost, DocumentTooLarge (the limit was lowered since)."""
+    wanted = leased.content_hash
+    content = None if wanted is None else blobs.read(leased.document.namespace, wanted, bytes_max + 1)
+    if content is None:
+        raise UploadLost(document=leased.document.uri)
+    if len(content) > bytes_max:
+        raise DocumentTooLarge(bytes=len(content), bytes_max=bytes_max)
+    if content_hash(content) != wanted:
+        raise UploadLost(document=leased.document.uri)
+    return FetchedUpload(content)
+
+
+def check_type(uri: str, content_type: str) -> None:
+    """Raises TypeUnclaimed when no loader reads the uri, or the sender calls the bytes something that is no text."""
+    if not claims(uri):
+        raise TypeUnclaimed(what=f"a document named {uri.rpartition('/')[2][:80]!r}")
+    named = content_type.partition(";")[0].strip().lower()
+    kind, _, subtype = named.partition("/")
+    if (
+        named
+        and kind != "text"
+        and not (kind == "application" and (subtype in PLAIN_TYPES or subtype.endswith(("+json", "+xml", "+yaml"))))
+    ):
+        raise TypeUnclaimed(what=f"the type {named[:80]!r}")
+
+
+def check_home(home: CollectionId) -> None:
+    """Raises NameRejected for a namespace or collection that may not be created."""
+    for what, name, bytes_max in (
+        ("namespace", home.namespace, NAMESPACE_BYTES_MAX),
+        ("collection name", home.collection, COLLECTION_BYTES_MAX),
+    ):
+        if not 0 < len(name.encode("utf-8", "replace")) <= bytes_max:
+            raise NameRejected(what=what, reason=f"it has 1 to {bytes_max} bytes")
+        if not name.isprintable() or "/" in name or name != name.strip():
+            raise NameRejected(what=what, reason="it has a slash, a control character, or white space at an end")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A document whose bytes are kept."""
+
+    document: DocumentId
+    content: ContentHash
+    bytes: int
+    metadata: Metadata | None
+    acl: tuple[str, ...] | None
+
+
+class Uploads:
+    """Safe for threads. Every method may block: call it off an event loop."""
+
+    def __init__(self, catalog: Catalog, folder: DataFolder, config: Config, clock: Clock, ring: Callable[[], None]) -> None:
+        self.blobs = blob_folder(folder, config, clock)
+        self.limits = config.indexer.uploads
+        self._catalog = catalog
+        self._config = config
+        self._folder = folder
+        self._clock = clock
+        self._ring = ring
+        self._furnishing = threading.Lock()
+        self._furnished: set[CollectionId] = set()
+
+    def check(self, document: DocumentId, content_type: str) -> None:
+        """Whether bytes for the document are worth receiving. Raises NameRejected, TypeUnclaimed, OwnedBySource."""
+        check_home(document.home)
+        check_type(document.uri, content_type)
+        status = self._catalog.status_of(document)
+        if status is not None and status.root != UPLOADS and status.state not in (DocumentState.DELETED, DocumentState.IGNORED):
+            raise OwnedBySource(document=document.uri, owner=status.root)
+
+    def record(self, uploads: Sequence[Upload]) -> list[Version | EvercurrentError]:
+        """Makes the uploads wanted, durably, in order; for each its version, or why it is not. One that is wanted already keeps its own.
+
+        Raises what is wrong with all of them: UnknownCollection's makers, CollectionsFull, the catalog's errors.
+        """
+        checked = [self._checked(upload) for upload in uploads]
+        sound = [upload for upload in checked if isinstance(upload, Upload)]
+        for home in {upload.document.home for upload in sound}:
+            self._furnish(home)
+        versions = dict(zip(map(id, sound), self._recorded(sound), strict=True))
+        self._ring()
+        return [versions[id(upload)] if isinstance(upload, Upload) else upload for upload in checked]
+
+    def delete(self, document: DocumentId) -> Version:
+        """The deletion, committed; once more it changes nothing. Raises DocumentUnknown, OwnedBySource."""
+        status = self._need(document)
+        if status.state is DocumentState.DELETED:
+            return status.wanted_version
+        if status.root != UPLOADS:
+            raise OwnedBySource(document=document.uri, owner=status.root)
+        (version,) = self._catalog.record([Absent(document, Cause.DELETED, self._clock.now())])
+        self._ring()
+        return status.wanted_version if version is None else version
+
+    def describe(self, document: DocumentId, metadata: Metadata | Unset | None, acl: tuple[str, ...] | Unset | None) -> Version:
+        """The change of metadata and permissions, committed. Raises DocumentUnknown, MetadataRejected."""
+        if isinstance(metadata, dict):
+            self._refuse_repeated_served(document, metadata)
+        (version,) = self._catalog.record([Described(document, metadata, acl)])
+        if version is None:
+            raise _unknown(document)
+        self._ring()
+        return version
+
+    def original(self, document: DocumentId, principals: frozenset[str]) -> tuple[bytes, str]:
+        """The bytes as they were uploaded last, with their media type. Raises DocumentUnknown, OriginalElsewhere, UploadLost."""
+        status = self._need(document)
+        if status.state is DocumentState.DELETED or not self._may_read(document, principals):
+            raise _unknown(document)
+        if status.root != UPLOADS:
+            raise OriginalElsewhere(document=document.uri, owner=status.root)
+        wanted = self._catalog.wanted_blob(document)
+        content = None if wanted is None else self.blobs.read(document.namespace, wanted)
+        if content is None:
+            raise UploadLost(document=document.uri)
+        return content, media_type_of(document.uri) or "application/octet-stream"
+
+    def sweep(self) -> int:
+        """Removes bytes that no document wants any more; returns how many files."""
+        return self.blobs.sweep(self._catalog.wanted_blobs, self.limits.grace_seconds)
+
+    # --- waiting ---
+
+    def settled_at(self, document: DocumentId, version: Version) -> Position | DocumentState | None:
+        """Where the change log stood once this version (or a later one) was indexed; the state that keeps it from ever being so; None:
+        not yet."""
+        status = self._catalog.status_of(document)
+        if status is None or status.state is DocumentState.DELETED:
+            return DocumentState.DELETED
+        if status.indexed_version >= version:
+            return self._catalog.position()
+        return status.state if status.state is not DocumentState.PENDING else None
+
+    def is_answered(self, position: Position) -> bool:
+        """Whether every living retriever answers with what was committed at `position`."""
+        return all(beat.incarnation == position.incarnation and beat.seq >= position.seq for beat in beats(self._folder.retriever))
+
+    # --- parts ---
+
+    def _checked(self, upload: Upload) -> Upload | EvercurrentError:
+        try:
+            self._refuse_repeated(upload)
+        except EvercurrentError as error:
+            return error
+        return upload
+
+    def _refuse_repeated(self, upload: Upload) -> None:
+        if not upload.metadata or upload.bytes > REPEATABLE_BYTES_MAX:
+            return
+        content = self.blobs.read(upload.document.namespace, upload.content)
+        try:
+            text = "" if content is None else load(upload.document.uri, content).text
+        except Rejected:
+            return  # the worker will say so; what has no text has none to repeat
+        refuse_repeated(upload.metadata, text)
+
+    def _refuse_repeated_served(self, document: DocumentId, metadata: Metadata) -> None:
+        if self._catalog.collection(document.home) is None:
+            return
+        with self._catalog.snapshot() as snapshot:
+            for visible in snapshot.documents(document.home, [document]):
+                refuse_repeated(metadata, visible.text)
+
+    def _recorded(self, uploads: Sequence[Upload]) -> list[Version | EvercurrentError]:
+        now = self._clock.now()
+        versions = self._catalog.record(
+            [
+                Present(
+                    document=upload.document,
+                    root=UPLOADS,
+                    cause=Cause.UPLOADED,
+                    noticed_at=now,
+                    urgency=Urgency.URGENT,
+                    content_hash=upload.content,
+                    metadata=upload.metadata,
+                    acl=upload.acl,
+                )
+                for upload in uploads
+            ]
+        )
+        return [self._owned(upload) if version is None else version for upload, version in zip(uploads, versions, strict=True)]
+
+    def _owned(self, upload: Upload) -> OwnedBySource:
+        status = self._catalog.status_of(upload.document)
+        return OwnedBySource(document=upload.document.uri, owner="another" if status is None else status.root)
+
+    def _furnish(self, home: CollectionId) -> None:
+        """Creates the collection and its root for uploads on first use."""
+        with self._furnishing:
+            if home in self._furnished:
+                return
+            if self._catalog.collection(home) is None:
+                if len(self._catalog.collections()) >= self.limits.collections_max:
+                    raise CollectionsFull(collections_max=self.limits.collections_max, retry_after_seconds=60.0)
+                ensure_wanted(self._catalog, self._config, home)
+            self._catalog.ensure_root(uploads_root(home))
+            self._furnished.add(home)
+
+    def _need(self, document: DocumentId) -> DocumentStatus:
+        status = self._catalog.status_of(document)
+        if status is None:
+            raise _unknown(document)
+        return status
+
+    def _may_read(self, document: DocumentId, principals: frozenset[str]) -> bool:
+        """As searches do it: with ACLs in force a document without one is nobody's."""
+        if not self._config.store.acl:
+            return True
+        try:
+            with self._catalog.snapshot() as snapshot:
+                acls = [visible.acl or () for visible in snapshot.documents(document.home, [document])]
+        except UnknownCollection:
+            return False
+        return any("*" in acl or not principals.isdisjoint(acl) for acl in acls)
+
+
+def _unknown(document: DocumentId) -> DocumentUnknown:
+    return DocumentUnknown(document=document.uri, collection=document.collection)

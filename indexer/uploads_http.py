@@ -1,0 +1,395 @@
+"""The doors that change documents: PUT, POST (many files), PATCH, DELETE, and the way back to an original. Problem JSON for errors.
+
+An answer goes out after the ledger's transaction, never before. Bodies are streamed to the blob folder; nothing waits on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from fastapi import FastAPI, Request, Response
+from fastapi.responses import JSONResponse
+from starlette.requests import ClientDisconnect
+
+from indexer.described import AclRejected, acl_of_header, checked_acl, checked_patch, metadata_of_header
+from indexer.multipart import Multipart, MultipartWrong, PartEnd, PartHead
+from indexer.requests import (
+    ForeignOrigin,
+    RequestBroken,
+    RequestTooLarge,
+    RequestWrong,
+    checked_seconds,
+    document_of,
+    drain,
+    expected_bytes,
+    home_of,
+    json_object,
+    principals_of,
+    refuse_foreign,
+)
+from indexer.uploads import (
+    CollectionsFull,
+    DocumentUnknown,
+    NameRejected,
+    OriginalElsewhere,
+    TypeUnclaimed,
+    Upload,
+    UploadLost,
+    Uploads,
+)
+from store.blobs.folder import BlobTooLarge, DiskNearlyFull, Draft
+from store.errors import EvercurrentError, MetadataRejected, Misuse, OwnedBySource, Transient, UriRejected
+from store.model import CollectionId, DocumentId, DocumentState, Metadata, Position, Unset, Version, check_uri
+
+METADATA_HEADER = "X-Evercurrent-Metadata"
+ACL_HEADER = "X-Evercurrent-Acl"
+WRITE_BYTES = 1 << 20
+THREADS = 8
+LOOK_SECONDS = 0.01
+LOOK_SECONDS_MAX = 0.1
+T = TypeVar("T")
+
+
+class UploadsBusy(Transient):
+    code = "uploads_busy"
+    sentence = "{at_once_max} uploads are being received already (indexer.uploads.at_once_max); try again in a second."
+
+
+class NotServed(Misuse):
+    code = "not_served"
+    sentence = "{what} is not served by this version; nothing was changed."
+
+
+def status_for_upload(error: EvercurrentError) -> HTTPStatus | None:
+    match error:
+        case UriRejected() | NameRejected() | MultipartWrong() | RequestBroken():
+            return HTTPStatus.BAD_REQUEST
+        case ForeignOrigin():
+            return HTTPStatus.FORBIDDEN
+        case DocumentUnknown() | OriginalElsewhere():
+            return HTTPStatus.NOT_FOUND
+        case OwnedBySource():
+            return HTTPStatus.CONFLICT
+        case BlobTooLarge() | RequestTooLarge():
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        case TypeUnclaimed():
+            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+        case MetadataRejected() | AclRejected():
+            return HTTPStatus.UNPROCESSABLE_ENTITY
+        case DiskNearlyFull() | CollectionsFull() | UploadsBusy():
+            return HTTPStatus.TOO_MANY_REQUESTS
+        case UploadLost():
+            return HTTPStatus.GONE
+        case NotServed():
+            return HTTPStatus.NOT_IMPLEMENTED
+        case _:
+            return None
+
+
+def add_uploads(app: FastAPI, uploads: Uploads) -> None:
+    door = Door(uploads)
+
+    @app.put("/v1/collections/{collection}/documents/{uri:uri}", status_code=202, response_model=None)
+    async def put(request: Request, collection: str, uri: str, wait: float | None = None) -> Response:
+        async with refused_bodies_are_read(request):
+            seconds = None if wait is None else checked_seconds("wait", wait)
+            refuse_foreign(request)
+            document = document_of(request, collection, uri)
+            version = await door.put(request, document)
+        return await door.answer(document, version, seconds)
+
+    @app.post("/v1/collections/{collection}/documents", status_code=202, response_model=None)
+    async def post(request: Request, collection: str, wait: float | None = None) -> Response:
+        async with refused_bodies_are_read(request):
+            seconds = None if wait is None else checked_seconds("wait", wait)
+            refuse_foreign(request)
+            answers = await door.post(request, home_of(request, collection))
+        return await door.answer_each(answers, seconds)
+
+    @app.patch("/v1/collections/{collection}/documents/{uri:uri}")
+    async def patch(request: Request, collection: str, uri: str) -> dict[str, Any]:
+        refuse_foreign(request)
+        document = document_of(request, collection, uri)
+        metadata, acl = change_of(await json_object(request))
+        return answer_json(document, await door.run(lambda: uploads.describe(document, metadata, acl)))
+
+    @app.delete("/v1/collections/{collection}/documents/{uri:uri}")
+    async def delete(request: Request, collection: str, uri: str, erase: bool = False) -> dict[str, Any]:
+        refuse_foreign(request)
+        document = document_of(request, collection, uri)
+        if erase:
+            raise NotServed(what="DELETE with erase=true")
+        return answer_json(document, await door.run(lambda: uploads.delete(document)))
+
+
+async def original(request: Request, uploads: Uploads, document: DocumentId) -> Response:
+    """The bytes as they came. A browser shows them without running anything of theirs."""
+    principals = principals_of(request)
+    content, media_type = await asyncio.to_thread(uploads.original, document, principals)
+    headers = {"Content-Type": media_type, "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
+    return Response(content, headers=headers)
+
+
+def change_of(body: dict[str, Any]) -> tuple[Metadata | Unset | None, tuple[str, ...] | Unset | None]:
+    """Metadata and permissions of a PATCH. Raises RequestWrong, MetadataRejected, AclRejected."""
+    unknown = body.keys() - {"metadata", "acl"}
+    if unknown:
+        raise RequestWrong(place=sorted(unknown)[0][:80], reason="a PATCH has metadata and acl")
+    metadata, acl = body.get("metadata", Unset.UNSET), body.get("acl", Unset.UNSET)
+    return (
+        metadata if metadata is None or metadata is Unset.UNSET else checked_patch(metadata),
+        acl if acl is None or acl is Unset.UNSET else checked_acl(acl),
+    )
+
+
+def answer_json(document: DocumentId, version: Version) -> dict[str, Any]:
+    return {"document": document.uri, "version": version}
+
+
+@asynccontextmanager
+async def refused_bodies_are_read(request: Request) -> AsyncIterator[None]:
+    """A request that is refused before its body was read is answered all the same: the rest of the body is dropped first."""
+    try:
+        yield
+    except ClientDisconnect as error:
+        raise RequestBroken from error
+    except EvercurrentError:
+        await drain(request)
+        raise
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A file of a request that was not taken, and why."""
+
+    document: str
+    error: EvercurrentError
+
+    def as_json(self) -> dict[str, Any]:
+        status = status_for_upload(self.error) or (
+            HTTPStatus.SERVICE_UNAVAILABLE if isinstance(self.error, Transient) else HTTPStatus.UNPROCESSABLE_ENTITY
+        )
+        document = self.document.encode("utf-8", "replace").decode()
+        return {"document": document, "status": status.value, "code": self.error.code, "detail": self.error.message}
+
+
+Answer = tuple[DocumentId, Version] | Refused
+
+
+class Door:
+    """Receives bodies: so many at once, each off the event loop."""
+
+    def __init__(self, uploads: Uploads) -> None:
+        self._uploads = uploads
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="uploads")
+        self._receiving = 0
+
+    async def run(self, work: Callable[[], T]) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work)
+
+    async def put(self, request: Request, document: DocumentId) -> Version:
+        """Raises what keeps the document from being taken."""
+        uploads = self._uploads
+        metadata, acl = headers_of(request.headers.get(METADATA_HEADER), request.headers.get(ACL_HEADER))
+        content_type = request.headers.get("Content-Type", "")
+        expected = expected_bytes(request)
+
+        def begin() -> Draft:
+            uploads.check(document, content_type)
+            return uploads.blobs.draft(document.namespace, expected)
+
+        with self._one_more(), await self.run(begin) as draft:
+            rest = await self._receive(request, draft.write)
+
+            def finish() -> Version:
+                draft.write(rest)
+                (outcome,) = uploads.record([Upload(document, draft.keep(), draft.bytes, metadata, acl)])
+                if isinstance(outcome, EvercurrentError):
+                    raise outcome
+                return outcome
+
+            return await self.run(finish)
+
+    async def post(self, request: Request, home: CollectionId) -> list[Answer]:
+        """An answer for each file, in order. Raises what is wrong with the request as a whole: then nothing of it was recorded."""
+        metadata, acl = headers_of(request.headers.get(METADATA_HEADER), request.headers.get(ACL_HEADER))
+        parts = Parts(self._uploads, home, Multipart(request.headers.get("Content-Type", "")), metadata, acl)
+        with self._one_more(), parts:
+            rest = await self._receive(request, parts.take)
+            return await self.run(lambda: parts.finish(rest))
+
+    async def answer(self, document: DocumentId, version: Version, seconds: float | None) -> Response:
+        """200 when every retriever answers with the version, 202 when it is only certain that they will."""
+        if seconds is None:
+            return JSONResponse(answer_json(document, version), HTTPStatus.ACCEPTED)
+        ending = await self._await_served([(document, version)], seconds)
+        if ending is None:
+            return JSONResponse(answer_json(document, version), HTTPStatus.OK)
+        return JSONResponse({**answer_json(document, version), "state": ending.value}, HTTPStatus.ACCEPTED)
+
+    async def answer_each(self, answers: Sequence[Answer], seconds: float | None) -> Response:
+        taken = [answer for answer in answers if not isinstance(answer, Refused)]
+        served = seconds is not None and await self._await_served(taken, seconds) is None
+        status = HTTPStatus.OK if served else HTTPStatus.ACCEPTED
+        rows = [answer.as_json() if isinstance(answer, Refused) else {**answer_json(*answer), "status": status.value} for answer in answers]
+        return JSONResponse({"documents": rows}, status if taken else HTTPStatus.UNPROCESSABLE_ENTITY)
+
+    # --- parts ---
+
+    @contextmanager
+    def _one_more(self) -> Iterator[None]:
+        limit = self._uploads.limits.at_once_max
+        if self._receiving >= limit:
+            raise UploadsBusy(at_once_max=limit, retry_after_seconds=1.0)
+        self._receiving += 1
+        try:
+            yield
+        finally:
+            self._receiving -= 1
+
+    async def _receive(self, request: Request, take: Callable[[bytes], None]) -> bytes:
+        """Hands over the body in large pieces; returns the last one, which its taker finishes with."""
+        held = bytearray()
+        async for part in request.stream():
+            held += part
+            if len(held) >= WRITE_BYTES:
+                piece = bytes(held)
+                held.clear()
+                await self.run(lambda piece=piece: take(piece))  # type: ignore[misc]
+        return bytes(held)
+
+    async def _await_served(self, documents: Sequence[tuple[DocumentId, Version]], seconds: float) -> DocumentState | None:
+        """None once every retriever answers with all of them; else the state that the first of the others is in."""
+        loop = asyncio.get_running_loop()
+        give_up_at = loop.time() + seconds
+        pause = LOOK_SECONDS
+        waiting = Waiting(self._uploads, list(documents))
+        while True:
+            ending = await self.run(waiting.look)
+            left = give_up_at - loop.time()
+            if ending is not DocumentState.PENDING or left <= 0:
+                return ending
+            await asyncio.sleep(min(pause, left))
+            pause = min(LOOK_SECONDS_MAX, pause * 1.5)
+
+
+class Waiting:
+    """Documents that somebody waits for."""
+
+    def __init__(self, uploads: Uploads, documents: list[tuple[DocumentId, Version]]) -> None:
+        self._uploads = uploads
+        self._documents = documents
+        self._at: Position | None = None
+
+    def look(self) -> DocumentState | None:
+        """None: all are served. A state other than pending: one of them never will be, as it is."""
+        while self._documents:
+            place = self._uploads.settled_at(*self._documents[-1])
+            if place is None:
+                return DocumentState.PENDING
+            if isinstance(place, DocumentState):
+                return place
+            self._at = place
+            self._documents.pop()
+        return None if self._at is None or self._uploads.is_answered(self._at) else DocumentState.PENDING
+
+
+@dataclass(frozen=True, slots=True)
+class Coming:
+    """A file whose bytes are on their way."""
+
+    document: DocumentId
+    metadata: Metadata | None
+    acl: tuple[str, ...] | None
+    draft: Draft
+
+    def keep(self) -> Upload:
+        return Upload(self.document, self.draft.keep(), self.draft.bytes, self.metadata, self.acl)
+
+
+@dataclass(slots=True)
+class Parts:
+    """The files of one multipart request, on their way in. A bad one is answered and skipped; the others go on."""
+
+    uploads: Uploads
+    home: CollectionId
+    reader: Multipart
+    metadata: Metadata | None
+    """Of every file whose own part says nothing."""
+    acl: tuple[str, ...] | None
+    answers: list[Upload | Refused] = field(default_factory=list)
+    coming: Coming | None = None
+
+    def __enter__(self) -> Parts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._let_go()
+
+    def take(self, body: bytes) -> None:
+        """Raises MultipartWrong, RequestTooLarge."""
+        for piece in self.reader.feed(body):
+            match piece:
+                case PartHead():
+                    self._begin(piece)
+                case bytes():
+                    self._go_on(lambda coming, piece=piece: coming.draft.write(piece))  # type: ignore[misc]
+                case PartEnd():
+                    self._go_on(lambda coming: self.answers.append(coming.keep()))
+                    self._let_go()
+
+    def finish(self, rest: bytes) -> list[Answer]:
+        """Records all that was taken, at once."""
+        self.take(rest)
+        self.reader.finish()
+        kept = [answer for answer in self.answers if isinstance(answer, Upload)]
+        outcomes = iter(self.uploads.record(kept) if kept else ())
+        return [answer if isinstance(answer, Refused) else answer_of(answer, next(outcomes)) for answer in self.answers]
+
+    def _begin(self, head: PartHead) -> None:
+        files_max = self.uploads.limits.files_max
+        if len(self.answers) >= files_max:
+            raise RequestTooLarge(reason=f"it has more than {files_max} files (indexer.uploads.files_max); nothing of it was kept")
+        name = (head.name or "") if head.filename is None else head.filename
+        try:
+            self.coming = self._checked(head, name)
+        except EvercurrentError as error:
+            self.answers.append(Refused(name, error))
+
+    def _checked(self, head: PartHead, name: str) -> Coming:
+        if head.filename is None:
+            raise RequestWrong(place=name, reason="a part is a file: give it a filename, which becomes the uri")
+        document = self.home.document(check_uri(name))
+        metadata, acl = headers_of(head.headers.get(METADATA_HEADER.lower()), head.headers.get(ACL_HEADER.lower()))
+        self.uploads.check(document, head.headers.get("content-type", ""))
+        draft = self.uploads.blobs.draft(document.namespace)
+        return Coming(document, self.metadata if metadata is None else metadata, self.acl if acl is None else acl, draft)
+
+    def _go_on(self, step: Callable[[Coming], None]) -> None:
+        if self.coming is None:
+            return
+        try:
+            step(self.coming)
+        except EvercurrentError as error:
+            self.answers.append(Refused(self.coming.document.uri, error))
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self.coming is not None:
+            self.coming.draft.__exit__(None, None, None)
+            self.coming = None
+
+
+def answer_of(upload: Upload, outcome: Version | EvercurrentError) -> Answer:
+    return Refused(upload.document.uri, outcome) if isinstance(outcome, EvercurrentError) else (upload.document, outcome)
+
+
+def headers_of(metadata: str | None, acl: str | None) -> tuple[Metadata | None, tuple[str, ...] | None]:
+    """Metadata and permissions, each None where its header is missing. Raises MetadataRejected, AclRejected."""
+    return None if metadata is None else metadata_of_header(metadata), None if acl is None else acl_of_header(acl)
