@@ -23,7 +23,6 @@ from store.model import CollectionId, CollectionName, Namespace
 
 Argument = typer.Argument
 Option = typer.Option
-Interrupted = typer.Abort
 
 Paths = Annotated[list[str] | None, Argument(metavar="[[NAME=]PATH]...", show_default=False)]
 
@@ -31,6 +30,10 @@ Paths = Annotated[list[str] | None, Argument(metavar="[[NAME=]PATH]...", show_de
 NAME_BYTES_MAX = 128
 
 Verb = Callable[..., int]
+
+
+class Interrupted(Exception):
+    """Ctrl-C. The parser would make an exit code of its own of a KeyboardInterrupt, and say nothing."""
 
 
 class CommandWrong(Misuse):
@@ -93,7 +96,10 @@ def verb(function: Verb) -> Callable[..., int]:
     @functools.wraps(function)
     def command(**given: Any) -> int:
         common = {name: given.pop(name) for name in _COMMON}
-        return function(call_of(**common), **given)
+        try:
+            return function(call_of(**common), **given)
+        except KeyboardInterrupt as error:
+            raise Interrupted from error
 
     own = list(inspect.signature(function).parameters.values())[1:]
     hints = typing.get_type_hints(function, include_extras=True)

@@ -181,3 +181,13 @@ def test_an_empty_answer_says_what_is_still_on_its_way() -> None:
         "Answered without: dense.",
         "1 document is still being indexed; search again in a moment.",
     ]
+
+
+def test_an_interrupted_command_could_not_finish_and_says_so(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("evercurrent.passes.look", interrupt)
+    code, words, stderr = answer(capsys, "sync", str(folder_of(tmp_path, a="hello")))
+    assert (code, words["error"]["code"]) == (3, "interrupted")  # type: ignore[index]
+    assert stderr == "evercurrent: Interrupted; run it again to finish.\n"
