@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,13 +13,15 @@ from evercurrent.stuck import refuse_full
 from indexer.metrics import freshness_buckets, quantile
 from store.errors import BrokerUnavailable, CatalogFull
 from store.folder import DataFolder
-from store.model import Collection, DocumentState, DocumentStatus
+from store.model import Collection, CollectionId, DocumentState, DocumentStatus
 from store.ports import Catalog, CatalogReader, Counts, Session
 from store.telemetry import without_password
 
 LOOK_SECONDS = 0.1
 OLDEST_PENDING_SECONDS_MAX = 60.0
 """Older than this, something is stuck or overloaded."""
+RETRIES_READ_MAX = 200
+"""Pending documents whose last attempt is looked at for a reason."""
 
 
 def document_json(status: DocumentStatus) -> dict[str, Any]:
@@ -53,6 +56,7 @@ def state_json(call: Call, catalog: Catalog) -> dict[str, Any]:
             reasons_of(counts, oldest, running, broker_silent=redis is not None and queue is None)
             + reasons_of_disk(call.folder)
             + reasons_of_build(catalog.collection(call.home), counts)
+            + reasons_of_retries(catalog, call.home, counts)
         ),
         "processes": processes_json(running, catalog.sessions()),
         "redis": None if redis is None else without_password(redis),
@@ -103,6 +107,15 @@ def reasons_of_build(collection: Collection | None, counts: Counts) -> list[str]
     if not (counts.states.get(DocumentState.HELD, 0) or counts.states.get(DocumentState.QUARANTINED, 0)):
         return []
     return ["a new build waits for documents that are held or quarantined"]
+
+
+def reasons_of_retries(catalog: CatalogReader, home: CollectionId, counts: Counts) -> list[str]:
+    """What keeps documents from being indexed, in the words of their last attempt: the commonest of those looked at."""
+    if counts.states.get(DocumentState.PENDING, 0) == 0:
+        return []
+    rows = catalog.documents(home, None, RETRIES_READ_MAX, (DocumentState.PENDING,)).documents
+    messages = Counter(row.message for row in rows if row.message is not None)
+    return [f"{count} documents wait to be tried again: {message.rstrip('.')}" for message, count in messages.most_common(1)]
 
 
 def missing_roles(running: Running) -> list[str]:

@@ -1,4 +1,4 @@
-"""When waiting is no use: no disk left, or a queue that stays silent. A pass that rests asks here, and ends by the error.
+"""When waiting is no use: no disk left, a refused key or model, or a silent queue. A pass that rests asks here, and ends by the error.
 
 Workers never give a document up for the catalog's sake, so somebody has to tell the person. Looks only, writes nothing.
 """
@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 
 from store.clock import Clock
-from store.errors import BrokerUnavailable, CatalogFull, CatalogUnwritable, EvercurrentError
+from store.errors import BrokerUnavailable, CatalogFull, CatalogUnwritable, EmbedderRefused, EvercurrentError
 from store.model import DocumentId, DocumentStatus
 
 LOOK_SECONDS = 1.0
@@ -22,11 +22,14 @@ DOCUMENTS_MAX = 1_000
 BROKER_SECONDS_MAX = 30.0
 """A queue server that was killed is back long before."""
 
-_CATALOGS = {CatalogFull.code: CatalogFull, CatalogUnwritable.code: CatalogUnwritable}
+_STOPPERS = {kind.code: kind for kind in (CatalogFull, CatalogUnwritable, EmbedderRefused)}
 
 
 class Patience:
-    """Asked each time a pass rests; `ask` raises CatalogFull, CatalogUnwritable or BrokerUnavailable when resting helps no longer."""
+    """Asked each time a pass rests.
+
+    `ask` raises CatalogFull, CatalogUnwritable, EmbedderRefused or BrokerUnavailable when resting helps no longer.
+    """
 
     def __init__(self, folder: Path, pending: Callable[[], Iterable[DocumentStatus]], clock: Clock) -> None:
         self._folder = folder
@@ -47,7 +50,7 @@ class Patience:
         self._ask_broker(check_broker, now)
 
     def _stopped(self) -> list[DocumentStatus]:
-        return [status for status in islice(self._pending(), DOCUMENTS_MAX) if status.code in _CATALOGS]
+        return [status for status in islice(self._pending(), DOCUMENTS_MAX) if status.code in _STOPPERS]
 
     def _ask_broker(self, check_broker: Callable[[], None], now: float) -> None:
         try:
@@ -69,8 +72,8 @@ def refuse_full(folder: Path) -> None:
 
 
 def refuse_stopped(stopped: Iterable[DocumentStatus], attempts_before: dict[DocumentId, int]) -> None:
-    """Raises what the catalog said when it could not take a document's last attempt, if that was since `attempts_before`."""
+    """Raises what stopped a document's last attempt, if that was since `attempts_before`."""
     for status in stopped:
         if status.attempts > attempts_before.get(status.document, 0):
-            error: EvercurrentError = _CATALOGS[str(status.code)](status.message)
+            error: EvercurrentError = _STOPPERS[str(status.code)](status.message)
             raise error

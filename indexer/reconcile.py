@@ -308,7 +308,7 @@ def _reconciled(
     leaving = [sighting.uri for sighting in comparison.excluded] + [sighting.uri for sighting in missing if hold is None]
     held = list(_held(document, missing, hold, now))
     intents: list[Intent] = [present(uri) for uri in sorted(arrived, key=lambda uri: (uri not in moved_from, uri))]
-    intents += [Absent(document(uri), Cause.DELETED, now) for uri in leaving]
+    intents += [Absent(document(uri), Cause.DELETED, now, root=root.name) for uri in leaving]
     intents += [Ignored(document(uri), root.name, now, signature) for uri, signature in comparison.unclaimed]
     intents += held
     intents += seen

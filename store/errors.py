@@ -116,6 +116,11 @@ class SourceVanished(Transient):
     sentence = "The file disappeared while it was being read."
 
 
+class SourceUnreachable(Transient):
+    code = "source_unreachable"
+    sentence = "The file cannot be read now: {reason}."
+
+
 class SourceUnstable(Transient):
     code = "source_unstable"
     sentence = "The file kept changing while it was being read."

@@ -4,7 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from store.errors import AttemptsExhausted, CatalogBusy, CatalogFull, CatalogUnwritable, Corrupt, EvercurrentError, Superseded, Transient
+from store.errors import (
+    AttemptsExhausted,
+    CatalogBusy,
+    CatalogFull,
+    CatalogUnwritable,
+    Corrupt,
+    EmbedderRefused,
+    EvercurrentError,
+    Superseded,
+    Transient,
+)
 from store.model import Instant
 
 FIRST_SECONDS_MAX = 1.0
@@ -31,11 +41,13 @@ def decide(attempts: int, error: EvercurrentError, attempts_max: int, now: Insta
     """What follows a failed attempt; `attempts` counts it (1 is the first), `draw` is uniform in [0, 1).
 
     Transient: again within 1 s, then doubling up to 60 s, each delay drawn from its upper half; a service's Retry-After is the least
-    it waits. What the catalog's disk or lock did is no failure of the document, which is never set aside for it. Anything else that is
-    the document's: quarantine at once. Superseded and Corrupt are not about the document: raised.
+    it waits. What the catalog's disk or lock did, or a wrong key or model, is no failure of the document: it is never set aside for it.
+    Anything else that is the document's: quarantine at once. Superseded and Corrupt are not about the document: raised.
     """
     if isinstance(error, Superseded | Corrupt):
         raise error
+    if isinstance(error, EmbedderRefused):
+        return RetryAt(Instant(now + delay_seconds(attempts, None, draw)))
     if not isinstance(error, Transient):
         return Quarantine(error.code, error.message)
     if attempts >= attempts_max and not isinstance(error, NOT_THE_DOCUMENTS):

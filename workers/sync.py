@@ -19,18 +19,20 @@ from store.errors import Corrupt, EvercurrentError, SourceVanished, Superseded, 
 from store.model import (
     Build,
     BuildId,
+    Cause,
     CollectionId,
     Committed,
     DocumentId,
     Failed,
+    Held,
     Indexed,
     InputHash,
+    Instant,
     LeasedDocument,
     Outcome,
     Recorded,
     Refusal,
     Refused,
-    Root,
     SessionId,
     Space,
     Unchanged,
@@ -58,7 +60,8 @@ class Bench:
     clock: Clock
     session_id: SessionId
     fetch: Fetch
-    root_alive: Callable[[Root], bool]
+    is_gone: Callable[[LeasedDocument], bool]
+    """Whether a file that cannot be found may be believed to be deleted."""
     embedder_of: Callable[[Space], Embedder]
     draw: Callable[[], float]
     lease_seconds: float
@@ -120,6 +123,7 @@ def sync_documents(bench: Bench, documents: Sequence[DocumentId], times: StageTi
         except BaseException as error:
             give_back(bench, leased, error)
             raise
+        bench.catalog.record(holds_of(outcomes, verdicts, bench.clock.now()))
         bench.committed()
         report.outcomes += zip(outcomes, verdicts, strict=True)
         log_outcomes(outcomes, verdicts)
@@ -127,6 +131,15 @@ def sync_documents(bench: Bench, documents: Sequence[DocumentId], times: StageTi
         if not todo:
             break
     return report
+
+
+def holds_of(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], now: Instant) -> list[Held]:
+    """Files that were not found although nobody saw them deleted: held and served until a scan decides."""
+    return [
+        Held(outcome.document, now, "its file was not found when it was to be read, and nobody saw it deleted")
+        for outcome, verdict in zip(outcomes, verdicts, strict=True)
+        if isinstance(outcome, Failed) and outcome.code == SourceVanished.code and isinstance(verdict, Committed)
+    ]
 
 
 def plan_again(verdict: Verdict) -> bool:
@@ -198,7 +211,7 @@ def draft_or_outcome(
     except bench.passes_through:
         raise
     except SourceVanished as error:
-        if bench.root_alive(leased.root):
+        if leased.cause is not Cause.RECUT and bench.is_gone(leased):
             return Vanished(leased.document, leased.wanted_version, leased.fence, leased.noticed_at)
         return failed(bench, leased, error)
     except (Superseded, Corrupt):

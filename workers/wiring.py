@@ -11,7 +11,7 @@ from pathlib import Path
 
 from indexer.embedding.port import Embedder
 from indexer.embedding.wiring import embedder_of
-from indexer.sources.folder import Fetched, fetch, root_alive
+from indexer.sources.folder import Fetched, fetch, surely_gone
 from indexer.uploads import FetchedUpload, blob_folder, fetch_upload
 from store.bell import Bell, Topic
 from store.blobs.folder import BlobFolder
@@ -52,7 +52,7 @@ def open_bench(
                 clock=clock,
                 session_id=session_id,
                 fetch=fetcher(config, clock, blob_folder(DataFolder(data), config, clock)),
-                root_alive=root_alive,
+                is_gone=lambda leased: surely_gone(leased.root, leased.document.uri),
                 embedder_of=embedders(config),
                 draw=random.Random(session_id).random,
                 lease_seconds=config.workers.lease_seconds,

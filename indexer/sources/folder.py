@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from indexer.guard import RootState
 from indexer.ignore import IGNORE_FILE, Patterns, Rules, is_litter
 from indexer.sources.names import path_of_uri, uri_of_path
-from store.errors import DocumentTooLarge, DocumentUnreadable, SourceUnstable, SourceVanished
+from store.errors import DocumentTooLarge, DocumentUnreadable, SourceUnreachable, SourceUnstable, SourceVanished
 from store.model import URI_BYTES_MAX, Root, Signature, SourceKind
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ PROOF_SECONDS = 2.0
 FETCH_ATTEMPTS_MAX = 5
 IGNORE_FILE_BYTES_MAX = 256 * 1024
 _READ_BYTES = 1 << 20
+_PASSING = frozenset({errno.EIO, errno.ESTALE, errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.EAGAIN, errno.ETIMEDOUT, errno.EBUSY})
+"""Trouble of the disk, the network or this process: it says nothing of the document."""
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EISDIR, errno.ENXIO, errno.ENAMETOOLONG, errno.EINVAL})
 
 
@@ -119,6 +121,18 @@ def anchor_identity(root: Root) -> tuple[int, int] | None:
     except OSError:
         return None
     return seen.st_dev, seen.st_ino
+
+
+def surely_gone(root: Root, uri: str) -> bool:
+    """Whether a document that cannot be found was deleted, as far as its surroundings tell: the root is alive, and the document's
+    own folder is there with something in it. (An unmounted folder inside a root is empty.)"""
+    if not root_alive(root):
+        return False
+    try:
+        with os.scandir(os.path.dirname(path_of(root, uri))) as listing:
+            return root.kind is SourceKind.FILE or next(listing, None) is not None
+    except OSError:
+        return False
 
 
 def _anchor(root: Root) -> str:
@@ -401,7 +415,9 @@ def _read(descriptor: int, bytes_max: int) -> bytes:
     return b"".join(parts)
 
 
-def _translated(error: OSError, path: str) -> DocumentUnreadable | SourceVanished:
+def _translated(error: OSError, path: str) -> DocumentUnreadable | SourceVanished | SourceUnreachable:
     if error.errno in _GONE:
         return SourceVanished(path=path)
+    if error.errno in _PASSING:
+        return SourceUnreachable(reason=error.strerror or "the system refuses", path=path)
     return DocumentUnreadable(reason=error.strerror or "the system refuses", path=path)

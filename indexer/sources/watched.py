@@ -193,7 +193,7 @@ class WatchedRoot:
             yield from self._intents(Change(change.moved_from, False, False, change.first_at), now, urgency)
         if signature is None:
             if not self._whereabouts.has_left(change.uri):
-                yield Absent(document, Cause.DELETED, noticed_at)
+                yield Absent(document, Cause.DELETED, noticed_at, root=self.root.name)
             self._told_ignored.discard(change.uri)
         elif not self._claims(change.uri):
             yield from self._ignored(change.uri, signature, noticed_at)

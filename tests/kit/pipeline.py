@@ -12,7 +12,7 @@ from indexer.embedding.port import Embedder, InputsRejected
 from indexer.embedding.spaces import space_of
 from indexer.load.registry import claims
 from indexer.recipe import recipe_of
-from indexer.sources.folder import Fetched, fetch, root_alive
+from indexer.sources.folder import Fetched, fetch, surely_gone
 from indexer.sources.reconciling import reconcile_root
 from store.clock import Clock
 from store.config import EmbeddingTable, SplitTable
@@ -115,7 +115,7 @@ class Pipeline:
             clock=self.clock,
             session_id=session_id,
             fetch=self.fetch,
-            root_alive=root_alive,
+            is_gone=lambda leased: surely_gone(leased.root, leased.document.uri),
             embedder_of=embedder_of,
             draw=lambda: 0.5,
             lease_seconds=10,

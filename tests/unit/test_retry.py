@@ -69,9 +69,7 @@ def test_the_reason_of_an_exhausted_document_names_the_last_error() -> None:
     assert decision == Quarantine("attempts_exhausted", message)
 
 
-@pytest.mark.parametrize(
-    "error", [DocumentTooLarge(bytes=2, bytes_max=1), EmbedderRefused(provider="p", reason="no key"), EvercurrentError()]
-)
+@pytest.mark.parametrize("error", [DocumentTooLarge(bytes=2, bytes_max=1), EvercurrentError()])
 def test_what_will_not_get_better_is_quarantined_at_once_in_its_own_words(error: EvercurrentError) -> None:
     assert decide(1, error, 6, NOW, 0.0) == Quarantine(error.code, error.message)
 
@@ -85,3 +83,8 @@ def test_what_is_not_about_the_document_is_raised(error: EvercurrentError) -> No
 @pytest.mark.parametrize("error", [CatalogFull(path="x"), CatalogUnwritable(path="x", reason="y"), CatalogBusy(seconds=1)])
 def test_what_the_catalogs_disk_or_lock_did_sets_no_document_aside(error: Transient) -> None:
     assert isinstance(decide(50, error, 6, NOW, 0.5), RetryAt)
+
+
+@given(st.integers(1, 900), draws)
+def test_a_wrong_key_is_never_a_documents_fault(attempts: int, draw: float) -> None:
+    assert isinstance(decide(attempts, EmbedderRefused(provider="p", reason="no key"), 6, NOW, draw), RetryAt)

@@ -11,7 +11,7 @@ from kit.pipeline import HOME, Pipeline, paragraphs
 from store.catalog.sqlite import SqliteCatalog
 from store.clock import SystemClock
 from store.config import EmbeddingTable, SplitTable
-from store.errors import CatalogCorrupt, EmbedderRateLimited, EmbedderUnavailable
+from store.errors import CatalogCorrupt, EmbedderRateLimited, EmbedderRefused, EmbedderUnavailable
 from store.model import Absent, Cause, Failed, Indexed, Position, Refusal, Refused, Seq
 from workers.entry import DocumentsQuarantined
 from workers.sync import run_job, sync_documents
@@ -218,13 +218,53 @@ def test_a_worker_that_lost_its_lease_changes_nothing(pipeline: Pipeline) -> Non
 
 
 def test_a_file_that_is_gone_when_the_worker_looks_is_deleted(pipeline: Pipeline) -> None:
+    pipeline.write("neighbour.md", paragraphs("N"))
     pipeline.write("a.md", paragraphs("A"))
     pipeline.settle()
     pipeline.write("a.md", paragraphs("B"))
     pipeline.reconcile()
     pipeline.delete("a.md")
     pipeline.work()
-    assert (pipeline.state("a.md"), pipeline.texts()) == ("deleted", {})
+    assert (pipeline.state("a.md"), list(pipeline.texts())) == ("deleted", ["neighbour.md"])
+
+
+def test_a_file_whose_folder_is_empty_when_the_worker_looks_is_held_and_served(pipeline: Pipeline) -> None:
+    """An unmounted folder inside a living root looks just so."""
+    pipeline.write("root.md", paragraphs("R"))
+    pipeline.write("mounted/a.md", paragraphs("A"))
+    pipeline.settle()
+    pipeline.write("mounted/a.md", paragraphs("B"))
+    pipeline.reconcile()
+    pipeline.delete("mounted/a.md")
+    pipeline.work()
+    assert (pipeline.state("mounted/a.md"), [text[:6] for text in pipeline.texts()["mounted/a.md"]]) == ("held", ["MARK-A"])
+    assert pipeline.catalog.leased(pipeline.clock.now(), 10) == set()
+    pipeline.reconcile()
+    assert pipeline.state("mounted/a.md") == "deleted", "a scan that finds one document missing is believed"
+
+
+def test_a_file_that_is_not_there_for_a_new_build_is_held_and_not_deleted(pipeline: Pipeline) -> None:
+    pipeline.write("neighbour.md", paragraphs("N"))
+    pipeline.write("a.md", paragraphs("A"))
+    pipeline.settle()
+    pipeline.delete("a.md")
+    pipeline.configure(SplitTable(chunk_chars_max=400))
+    pipeline.work()
+    assert (pipeline.state("a.md"), sorted(pipeline.texts())) == ("held", ["a.md", "neighbour.md"])
+
+
+def test_a_wrong_key_or_model_quarantines_nothing(pipeline: Pipeline) -> None:
+    pipeline.write("a.md", paragraphs("A"))
+    pipeline.reconcile()
+
+    def refuse(_number: int) -> None:
+        raise EmbedderRefused(provider="counting", reason="no such key")
+
+    pipeline.embedder.before_call = refuse
+    pipeline.work()
+    status = pipeline.catalog.status_of(pipeline.document("a.md"))
+    assert status is not None
+    assert (status.state, status.code) == ("pending", "embedder_refused")
 
 
 def test_another_chunk_size_grows_beside_and_is_switched_at_once(pipeline: Pipeline) -> None:
