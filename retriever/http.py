@@ -38,6 +38,8 @@ log = structlog.get_logger()
 BODY_BYTES_MAX = 1024 * 1024
 CHUNK_IDS_MAX = 1000
 SEARCH_THREADS = 4
+PATIENT_THREADS = 16
+"""For searches that wait for a version: they sleep, and must not keep the others from a thread."""
 SEARCHES_WAITING_MAX = 64
 PROBLEM_TYPE = "application/problem+json"
 T = TypeVar("T")
@@ -78,15 +80,16 @@ class SearchPool:
 
     def __init__(self, threads: int = SEARCH_THREADS, waiting_max: int = SEARCHES_WAITING_MAX) -> None:
         self._threads = ThreadPoolExecutor(threads, thread_name_prefix="search")
+        self._patient = ThreadPoolExecutor(PATIENT_THREADS, thread_name_prefix="patient-search")
         self._limit = threads + waiting_max
         self._in_hand = 0
 
-    async def run(self, search: Callable[[], T]) -> T:
-        """Raises Overloaded. Called from the event loop only, so that the count needs no lock."""
+    async def run(self, search: Callable[[], T], *, patient: bool = False) -> T:
+        """A `patient` search may sleep. Raises Overloaded. Called from the event loop only, so that the count needs no lock."""
         if self._in_hand >= self._limit:
             raise Overloaded(limit=self._limit, retry_after_seconds=1.0)
         self._in_hand += 1
-        running = self._threads.submit(search)
+        running = (self._patient if patient else self._threads).submit(search)
         running.add_done_callback(_told(asyncio.get_running_loop(), self._one_less))
         return await asyncio.wrap_future(running)
 
@@ -95,6 +98,7 @@ class SearchPool:
 
     def close(self) -> None:
         self._threads.shutdown(wait=True, cancel_futures=True)
+        self._patient.shutdown(wait=True, cancel_futures=True)
 
 
 def _told(loop: asyncio.AbstractEventLoop, done: Callable[[], None]) -> Callable[[object], None]:
@@ -125,7 +129,7 @@ def _serve_searches(app: FastAPI, searcher: Searcher, metrics: RetrieverMetrics,
         try:
             wanted = searcher.parsed(await _json_object(request))
             home, principals = _home(request, collection), _principals(request)
-            answer = await pool.run(lambda: searcher.search(home, wanted, principals))
+            answer = await pool.run(lambda: searcher.search(home, wanted, principals), patient=bool(wanted.min_version))
             outcome = _outcome(answer)
             return JSONResponse(answer_json(answer))
         except EvercurrentError as error:

@@ -208,6 +208,24 @@ def test_health_is_answered_while_searches_wait_and_one_too_many_is_429(door: Do
     assert door.send("POST", SEARCH, json={"query": "tide"}).status_code == 200
 
 
+def test_a_search_that_waits_for_a_version_keeps_no_other_from_its_answer(door: Door) -> None:
+    status = door.library.catalog.status_of(CollectionId(Namespace("default"), CollectionName("main")).document("tides.md"))
+    assert status is not None
+    awaited = {"query": "tide", "min_version": {"tides.md": status.indexed_version + 1}}
+
+    async def ask() -> tuple[int, bool, httpx.Response]:
+        async with door.client() as client:
+            waiting = asyncio.create_task(client.post(SEARCH, json=awaited))
+            other = await client.post(SEARCH, json={"query": "tide"})
+            still_waits = not waiting.done()
+            door.library.put("tides.md", "The tide turns at six.")
+            return other.status_code, still_waits, await waiting
+
+    other, still_waits, answer = asyncio.run(ask())
+    assert (other, still_waits, answer.status_code) == (200, True, 200)
+    assert answer.json()["hits"][0]["text"] == "The tide turns at six."
+
+
 def test_readiness_names_what_is_missing(door: Door) -> None:
     assert door.send("GET", "/readyz").json() == {"status": "ready"}
     door.reasons.append("collection main is not loaded yet")
