@@ -343,6 +343,7 @@ class _Performance:
         assert all(shortest < size <= longest for size in sizes), f"{self.sequence.id}: chunks of {sizes} characters"
 
     def _expect_at_most(self, name: str, most: float) -> None:
+        assert self.up.metric(name) > 0, f"{self.sequence.id}: {name} never rose, so it bounds nothing"
         found = self._since_mark(name)
         assert found <= most, f"{self.sequence.id}: {name} rose by {found:g}, at most {most} expected"
 
