@@ -202,8 +202,8 @@ def _tables_of_environment() -> dict[str, Any]:
         *parents, key = name.removeprefix(ENVIRONMENT_PREFIX).lower().split("__")
         table = tables
         for parent in parents:
-            table = table.setdefault(parent, {})
-        table[key] = None
+            table = table[parent] = table.get(parent) or {}
+        table[key] = table.get(key)
     return tables
 
 
@@ -225,6 +225,8 @@ def _refuse_unknown(tables: dict[str, Any], prefix: str) -> None:
         dotted = prefix + name
         if isinstance(value, dict) and dotted in folders:
             _refuse_unknown(value, dotted + ".")
-        elif dotted not in keys:
+        elif dotted in folders and value is not None:
+            raise ConfigWrong(reason=f"{dotted!r} is a table of settings, not a setting.", key=dotted)
+        elif dotted not in keys and dotted not in folders:
             near = difflib.get_close_matches(dotted, [*keys, *folders], n=1, cutoff=0.0)
             raise ConfigWrong(reason=f"Unknown configuration key {dotted!r}; did you mean {near[0]!r}?", key=dotted)

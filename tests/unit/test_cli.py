@@ -191,3 +191,13 @@ def test_an_interrupted_command_could_not_finish_and_says_so(tmp_path: Path, cap
     code, words, stderr = answer(capsys, "sync", str(folder_of(tmp_path, a="hello")))
     assert (code, words["error"]["code"]) == (3, "interrupted")  # type: ignore[index]
     assert stderr == "evercurrent: Interrupted; run it again to finish.\n"
+
+
+def test_a_table_is_no_setting(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "evercurrent.toml").write_text("store = 5\n")
+    code, words, _ = answer(capsys, "status")
+    assert (code, words["error"]) == (2, {"code": "config_wrong", "message": "'store' is a table of settings, not a setting."})
+    (tmp_path / "evercurrent.toml").unlink()
+    monkeypatch.setenv("EVERCURRENT_INDEXER", "1")
+    code, words, _ = answer(capsys, "status")
+    assert (code, words["error"]["code"]) == (2, "config_wrong")  # type: ignore[index]
