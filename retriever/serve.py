@@ -61,7 +61,8 @@ def bound(table: RetrieverHttpTable) -> socket.socket:
         raise ConfigWrong(
             reason=f"{key}: without API keys a server listens to this machine only; use 127.0.0.1, not {table.host!r}.", key=key
         )
-    listening = socket.socket(socket.AF_INET6 if ":" in table.host else socket.AF_INET, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in table.host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: asyncio takes TCP_NODELAY from it
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind((table.host, table.port))
