@@ -13,7 +13,8 @@ from evercurrent.summary import ChunkNumbers, DocumentNumbers, Failure, Summary,
 from evercurrent.targets import Target
 from indexer.load.registry import claims
 from indexer.sources.reconciling import Pass, reconcile_root
-from store.model import Absent, Change, Collection, CollectionId, DocumentId, DocumentState, DocumentStatus, Ignored, Position
+from store.errors import OwnedBySource
+from store.model import Absent, Change, Collection, CollectionId, DocumentId, DocumentState, DocumentStatus, Ignored, Position, Present
 
 if TYPE_CHECKING:
     from indexer.ignore import Rules
@@ -67,15 +68,23 @@ def _look_at(catalog: Catalog, target: Target, rules: Rules, clock: Clock) -> Lo
     return Look(target, found, claimed, len(found.scan.found) - claimed)
 
 
-def record(catalog: Catalog, looks: Iterable[Look]) -> int:
-    """Makes what was found the wanted state, durably; returns how many intents."""
-    recorded = 0
+def record(catalog: Catalog, looks: Iterable[Look]) -> list[Failure]:
+    """Makes what was found the wanted state, durably; returns the files whose uri belongs to another source."""
+    conflicts: list[Failure] = []
     for seen in looks:
         intents = seen.found.reconciled.intents
         for start in range(0, len(intents), INTENTS_MAX):
-            catalog.record(intents[start : start + INTENTS_MAX])
-        recorded += len(intents)
-    return recorded
+            part = intents[start : start + INTENTS_MAX]
+            for intent, version in zip(part, catalog.record(part), strict=True):
+                if isinstance(intent, Present) and version is None:
+                    conflicts.append(conflict_of(catalog, intent.document))
+    return conflicts
+
+
+def conflict_of(catalog: CatalogReader, document: DocumentId) -> Failure:
+    status = catalog.status_of(document)
+    error = OwnedBySource(document=document.uri, owner="another" if status is None else status.root)
+    return Failure(document.uri, error.code, error.message)
 
 
 def await_settled(
@@ -117,14 +126,16 @@ def pending_of(catalog: CatalogReader, home: CollectionId, targets: Sequence[Tar
     return statuses_of(catalog, home, targets, (DocumentState.PENDING,))
 
 
-def summarize(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look], since: Mark, clock: Clock) -> Summary:
-    """What became of a pass that began at `since`, for the documents of its targets."""
+def summarize(
+    catalog: CatalogReader, home: CollectionId, looks: Sequence[Look], conflicts: Sequence[Failure], since: Mark, clock: Clock
+) -> Summary:
+    """What became of a pass that began at `since`, for the documents of its targets. `conflicts`: files that another source owns."""
     targets = [seen.target for seen in looks]
     return summary_of(
         changes_of(catalog, home, targets, since.position),
         list(statuses_of(catalog, home, targets, (DocumentState.QUARANTINED, DocumentState.EMPTY))),
-        faults=faults_of(looks),
-        claimed=sum(seen.claimed for seen in looks),
+        faults=[*faults_of(looks), *conflicts],
+        claimed=sum(seen.claimed for seen in looks) - len(conflicts),
         ignored=sum(seen.ignored for seen in looks),
         embedded=embedded_texts(catalog) - since.embedded,
         seconds=clock.monotonic() - since.at,

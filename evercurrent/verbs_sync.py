@@ -17,12 +17,14 @@ from store.telemetry import is_logging, log_to_file
 
 if TYPE_CHECKING:
     from evercurrent.crew import Crew
-    from evercurrent.passes import Look, Progress
+    from evercurrent.passes import Look, Mark, Progress
     from evercurrent.summary import Summary
     from evercurrent.targets import Target
-    from store.model import Root
+    from store.config import Config
+    from store.model import Instant, Root
     from store.ports import Catalog
 
+DAY_SECONDS = 86_400
 SWITCH_WAITS = (
     "The new build is not served yet: documents that are quarantined or held have vectors of the old one alone, and switching would "
     "lose them. `evercurrent quarantine` and `evercurrent sources` list them."
@@ -69,13 +71,14 @@ def sync(
             refuse_stale(plan, looks)
         if wants_work(looks) or collection.growing is not None:
             probe_provider(config, collection.builds[-1].space)
-        record(catalog, looks)
+        conflicts = record(catalog, looks)
         if any(pending_of(catalog, call.home, targets)):
             with crew_for(call, catalog, targets) as crew, progress_bar() as progress:
                 await_settled(catalog, call.home, targets, crew.rest, progress)
         if collection.growing is not None and not catalog.switch(call.home, call.clock.now()):
             note(SWITCH_WAITS)
-        summary = summarize(catalog, call.home, looks, since, call.clock)
+        summary = summarize(catalog, call.home, looks, conflicts, since, call.clock)
+        sweep(catalog, config, call.clock.now(), since)
     tell_held(looks)
     refuse_absent(targets)
     refuse_unreadable(looks)
@@ -144,6 +147,12 @@ def targets_for(call: Call, catalog: Catalog, paths: Sequence[str]) -> list[Targ
 
     known = catalog.roots(call.home) if catalog.collection(call.home) is not None else []
     return targets_of(paths, known, call.home, is_known)
+
+
+def sweep(catalog: Catalog, config: Config, now: Instant, since: Mark) -> None:
+    """What an intake does by the clock a pass does at its end, when it changed anything: dead rows leave after the retention."""
+    if catalog.position() != since.position:
+        catalog.sweep(now, config.store.retention_days * DAY_SECONDS, config.workers.lease_seconds)
 
 
 def wants_work(looks: Sequence[Look]) -> bool:

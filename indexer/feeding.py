@@ -114,8 +114,8 @@ class Feeder:
 
     def _just_taken(self, rows: Sequence[PendingDocument]) -> set[DocumentId]:
         """Pending rows a worker is about to lease. One whose state has changed since the push was served by it, or will be fed anew."""
-        gone = [job.states for job in self._pushed.values() if job.gone_at is not None]
-        return {row.document for row in rows if any(states.get(row.document) == (row.wanted_version, row.attempts) for states in gone)}
+        gone = {(document, state) for job in self._pushed.values() if job.gone_at is not None for document, state in job.states.items()}
+        return {row.document for row in rows if (row.document, (row.wanted_version, row.attempts)) in gone}
 
     def _placed(self, nudges: Sequence[Nudge], queued: AbstractSet[str]) -> Iterator[tuple[bool, list[Nudge]]]:
         """Nudges more urgent than all that waits go before it, the others behind it. What this feeder did not push counts as bulk."""

@@ -146,7 +146,10 @@ class CatalogUnwritable(Transient):
 
 class CatalogCorrupt(Corrupt):
     code = "catalog_corrupt"
-    sentence = "The catalog {path} is damaged: {reason}. Restore a backup or run `evercurrent check --repair`."
+    sentence = (
+        "The catalog {path} is damaged: {reason}. Move the data folder away and sync again (it is rebuilt from the sources), "
+        "or restore a copy."
+    )
 
 
 class CatalogNewer(Misuse):

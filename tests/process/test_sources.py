@@ -29,3 +29,19 @@ def test_a_mass_disappearance_is_held_until_it_is_released(tmp_path: Path) -> No
     assert len(product.succeed("sources", "release", "main", "--json").json["released"]) == 13
     assert {row["document"] for row in product.succeed("export").lines} == {"14.md"}
     assert product.succeed("sync", str(docs), "--json").json["documents"]["unchanged"] == 1
+
+
+@pytest.mark.process
+def test_a_file_whose_uri_another_root_owns_is_a_failure_and_not_silence(tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    (first / "b").mkdir(parents=True)
+    second.mkdir()
+    (first / "b" / "x.md").write_text("of the first root\n", "utf-8")
+    (second / "x.md").write_text("of the second root\n", "utf-8")
+    (second / "y.md").write_text("alone\n", "utf-8")
+    product = Product(tmp_path / "data", HASHING)
+    product.succeed("sync", str(first))
+    answer = product.run("sync", f"b={second}", "--json")
+    assert (answer.code, answer.json["failures"][0]["document"], answer.json["failures"][0]["code"]) == (1, "b/x.md", "owned_by_source")
+    assert (answer.json["documents"]["added"], answer.json["documents"]["failed"], answer.json["documents"]["unchanged"]) == (1, 1, 0)
+    assert {row["document"]: row["text"] for row in product.succeed("export").lines} == {"b/x.md": "of the first root", "b/y.md": "alone"}
