@@ -16,8 +16,13 @@ def outcome_tallies(outcome: str, *, embedded: int = 0, reused: int = 0, vector_
         Tally("evercurrent_documents_total", (("outcome", outcome),), 1),
         Tally("evercurrent_embedded_texts_total", (), embedded),
         Tally("evercurrent_reused_texts_total", (), reused),
-        Tally("evercurrent_vector_rows_written_total", (), vector_rows),
+        *vector_rows_tallies(vector_rows),
     ]
+
+
+def vector_rows_tallies(rows: int) -> list[Tally]:
+    """New vector rows, staged or committed."""
+    return [Tally("evercurrent_vector_rows_written_total", (), rows)]
 
 
 def freshness_tallies(seconds: float) -> list[Tally]:

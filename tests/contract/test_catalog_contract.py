@@ -24,6 +24,7 @@ from kit.builders import (
     root,
     signature,
     space,
+    tally,
     texts,
     vector_of,
 )
@@ -689,6 +690,7 @@ def test_staged_vectors_serve_a_later_commit_and_are_invisible_until_then(catalo
     catalog.stage(worker.session_id, HOME, space(), vectors)
     catalog.stage(worker.session_id, HOME, space(), vectors)
     assert catalog.missing(HOME, space(), [*vectors, input_hash("three")]) == {input_hash("three")}
+    assert tally(catalog, "evercurrent_vector_rows_written_total") == 2
     with catalog.snapshot() as snapshot:
         assert list(snapshot.vectors(HOME)) == []
     outcome = worker.indexed(leased, "one\ntwo")

@@ -8,7 +8,7 @@ from typing import assert_never
 
 from store.catalog.memory.sweeping import sweep
 from store.catalog.memory.tables import ChunkRow, CollectionRow, DocumentRow, Tables, VectorKey, VectorRow, VersionRow
-from store.catalog.tallying import freshness_tallies, outcome_tallies
+from store.catalog.tallying import freshness_tallies, outcome_tallies, vector_rows_tallies
 from store.model import (
     Build,
     BuildId,
@@ -53,8 +53,10 @@ class MemoryCommits:
 
     def stage(self, session_id: SessionId, home: CollectionId, space: Space, vectors: Mapping[InputHash, bytes]) -> None:
         with self._tables.lock:
+            before = len(self._tables.vectors)
             for input_hash, vector in vectors.items():
                 self._tables.vectors.setdefault((home.namespace, space.space_id, input_hash), VectorRow(vector, session_id))
+            self._tables.add_tallies(vector_rows_tallies(len(self._tables.vectors) - before))
 
     def commit(self, session_id: SessionId, outcomes: Sequence[Outcome], now: Instant) -> list[Verdict]:
         with self._tables.lock:

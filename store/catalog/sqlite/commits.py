@@ -21,7 +21,7 @@ from store.catalog.sqlite.keys import collection_row, document_row, next_number,
 from store.catalog.sqlite.sweeping import sweep_catalog
 from store.catalog.sqlite.tombs import add_tallies, bury, is_visible, row_by_key, stay
 from store.catalog.sqlite.vector_rows import digested, insert_vectors, vector_keys, vector_scope
-from store.catalog.tallying import freshness_tallies, outcome_tallies
+from store.catalog.tallying import freshness_tallies, outcome_tallies, vector_rows_tallies
 from store.model import (
     Build,
     BuildId,
@@ -74,7 +74,7 @@ class SqliteCommits:
         with self._database.write(durable=False) as connection:
             scope = vector_scope(connection, home, space)
             if scope is not None:
-                insert_vectors(connection, scope, rows, session_id)
+                add_tallies(connection, vector_rows_tallies(insert_vectors(connection, scope, rows, session_id)))
 
     def commit(self, session_id: SessionId, outcomes: Sequence[Outcome], now: Instant) -> list[Verdict]:
         prepared = [prepare(outcome) for outcome in outcomes]
