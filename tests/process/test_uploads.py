@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import http.client
 import os
 import signal
 import threading
@@ -15,7 +16,19 @@ import pytest
 from kit.commands import is_running, wait_until
 from kit.product import Product, Up
 
-from evercurrent.client import AsyncClient, Client, File, NotThere, OwnedElsewhere, Refused, Servers, Uploaded, servers_of
+from evercurrent.client import (
+    AsyncClient,
+    Client,
+    File,
+    NotThere,
+    OwnedElsewhere,
+    Refused,
+    Servers,
+    TooLarge,
+    TypeRefused,
+    Uploaded,
+    servers_of,
+)
 from evercurrent.running import find_running
 from store.folder import DataFolder
 
@@ -119,6 +132,14 @@ def test_a_document_has_one_owner(running: Up, client: Client) -> None:
     assert found(client, "bittern") == ["file.md"]
     answer = running.product.run("sync", "--json")
     assert (answer.code, answer.json["documents"]["unchanged"], answer.json["documents"]["deleted"]) == (0, 1, 0)
+
+
+def test_a_large_body_that_is_refused_is_answered_to_a_client_that_sends_all_of_it_first(servers: Servers) -> None:
+    for uri, body_bytes, status in (("photo.png", 24 << 20, 415), ("large.txt", 65 << 20, 413)):
+        connection = http.client.HTTPConnection(servers.intake.removeprefix("http://"), timeout=PATIENCE_SECONDS)
+        connection.request("PUT", f"/v1/collections/main/documents/{uri}", bytes(body_bytes))
+        assert connection.getresponse().status == status
+        connection.close()
 
 
 def test_many_files_land_beside_a_bad_one(client: Client) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import shutil
 import threading
@@ -180,6 +181,23 @@ def test_a_content_that_is_kept_again_during_a_sweep_stays(blobs: BlobFolder, cl
 
     assert blobs.sweep(returns_meanwhile, GRACE_SECONDS) == 0
     assert blobs.read(ACME, content) == b"returning"
+
+
+def test_keeping_waits_for_a_removal_in_progress(blobs: BlobFolder, tmp_path: Path) -> None:
+    keep(blobs, b"x")
+    kept = threading.Event()
+
+    def keep_again() -> None:
+        keep(blobs, b"x")
+        kept.set()
+
+    with (tmp_path / "blobs" / "lock").open("rb") as sweeping:
+        fcntl.flock(sweeping, fcntl.LOCK_EX)
+        thread = threading.Thread(target=keep_again)
+        thread.start()
+        assert not kept.wait(0.2)
+    thread.join()
+    assert kept.is_set()
 
 
 def test_a_sweep_of_nothing_makes_no_folder(blobs: BlobFolder, tmp_path: Path) -> None:
