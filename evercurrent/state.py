@@ -42,7 +42,8 @@ def document_json(status: DocumentStatus) -> dict[str, Any]:
 def state_json(call: Call, catalog: Catalog) -> dict[str, Any]:
     running = find_running(call.folder)
     counts = catalog.counts(call.home) if call.need_collection(catalog) else Counts({}, 0, None)
-    unsettled = unsettled_events(running)
+    intake = intake_state(running)
+    unsettled = int(intake.get("unsettled", 0))
     buckets = freshness_buckets(catalog.tallies())
     oldest = 0.0 if counts.oldest_pending_at is None else max(0.0, call.clock.now() - counts.oldest_pending_at)
     redis = redis_url(call, running)
@@ -57,6 +58,7 @@ def state_json(call: Call, catalog: Catalog) -> dict[str, Any]:
             + reasons_of_disk(call.folder)
             + reasons_of_build(catalog.collection(call.home), counts)
             + reasons_of_retries(catalog, call.home, counts)
+            + [f"watching: {reason}" for reason in intake.get("watch", [])]
         ),
         "processes": processes_json(running, catalog.sessions()),
         "redis": None if redis is None else without_password(redis),
@@ -165,14 +167,15 @@ def queue_json(call: Call, url: str | None) -> dict[str, int] | None:
     return {"queued": counts.queued, "started": counts.started, "failed": counts.failed}
 
 
-def unsettled_events(running: Running | None) -> int:
-    """Documents that the intake noticed and that have not settled."""
+def intake_state(running: Running | None) -> dict[str, Any]:
+    """What the intake tells of itself: documents that have not settled, and what is wrong with watching. Empty when none answers."""
     if running is None or "intake" not in running.urls:
-        return 0
+        return {}
     try:
-        return int(ask(running.urls["intake"] + "/v1/state", seconds_max=2.0).get("unsettled", 0))
+        told: dict[str, Any] = ask(running.urls["intake"] + "/v1/state", seconds_max=2.0)
     except (ServerSilent, AnswerRefused):
-        return 0
+        return {}
+    return told
 
 
 def consumer_lags(folder: DataFolder, catalog: CatalogReader) -> dict[str, int]:
