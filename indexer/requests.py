@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes, urlsplit
 
@@ -20,8 +21,6 @@ from store.model import CollectionId, CollectionName, DocumentId, Namespace, che
 
 SECONDS_MAX = 600.0
 JSON_BYTES_MAX = 256 * 1024
-DRAIN_BYTES_MAX = 128 * 1024 * 1024
-"""A refused body is read up to here and dropped, so that its sender reads the answer instead of a broken connection."""
 
 
 class RequestWrong(Misuse):
@@ -117,16 +116,22 @@ def expected_bytes(request: Request) -> int:
     return int(length) if length.isascii() and length.isdecimal() and len(length) < 19 else 0
 
 
+async def body_of(request: Request) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises RequestBroken. (What of a refused body is not read here the server reads and drops.)"""
+    try:
+        async for part in request.stream():
+            yield part
+    except ClientDisconnect as error:
+        raise RequestBroken from error
+
+
 async def json_object(request: Request) -> dict[str, Any]:
     """The body as a JSON object. Raises RequestWrong, RequestTooLarge, RequestBroken."""
     body = bytearray()
-    try:
-        async for part in request.stream():
-            body += part
-            if len(body) > JSON_BYTES_MAX:
-                raise RequestTooLarge(reason=f"a JSON body has at most {JSON_BYTES_MAX} bytes")
-    except ClientDisconnect as error:
-        raise RequestBroken from error
+    async for part in body_of(request):
+        body += part
+        if len(body) > JSON_BYTES_MAX:
+            raise RequestTooLarge(reason=f"a JSON body has at most {JSON_BYTES_MAX} bytes")
     try:
         value = json.loads(body, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
@@ -138,15 +143,3 @@ async def json_object(request: Request) -> dict[str, Any]:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(name)
-
-
-async def drain(request: Request) -> None:
-    """Reads what is left of a body that nobody wants. A sender that goes on for ever is cut off."""
-    dropped = 0
-    try:
-        async for part in request.stream():
-            dropped += len(part)
-            if dropped > DRAIN_BYTES_MAX:
-                return
-    except (ClientDisconnect, RuntimeError):
-        return  # there is nobody, or nothing left, to be read

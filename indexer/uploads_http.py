@@ -6,16 +6,15 @@ An answer goes out after the ledger's transaction, never before. Bodies are stre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.requests import ClientDisconnect
 
 from indexer.described import AclRejected, acl_of_header, checked_acl, checked_patch, metadata_of_header
 from indexer.multipart import Multipart, MultipartWrong, PartEnd, PartHead
@@ -24,9 +23,9 @@ from indexer.requests import (
     RequestBroken,
     RequestTooLarge,
     RequestWrong,
+    body_of,
     checked_seconds,
     document_of,
-    drain,
     expected_bytes,
     home_of,
     json_object,
@@ -97,19 +96,17 @@ def add_uploads(app: FastAPI, uploads: Uploads) -> None:
 
     @app.put("/v1/collections/{collection}/documents/{uri:uri}", status_code=202, response_model=None)
     async def put(request: Request, collection: str, uri: str, wait: float | None = None) -> Response:
-        async with refused_bodies_are_read(request):
-            seconds = None if wait is None else checked_seconds("wait", wait)
-            refuse_foreign(request)
-            document = document_of(request, collection, uri)
-            version = await door.put(request, document)
+        seconds = None if wait is None else checked_seconds("wait", wait)
+        refuse_foreign(request)
+        document = document_of(request, collection, uri)
+        version = await door.put(request, document)
         return await door.answer(document, version, seconds)
 
     @app.post("/v1/collections/{collection}/documents", status_code=202, response_model=None)
     async def post(request: Request, collection: str, wait: float | None = None) -> Response:
-        async with refused_bodies_are_read(request):
-            seconds = None if wait is None else checked_seconds("wait", wait)
-            refuse_foreign(request)
-            answers = await door.post(request, home_of(request, collection))
+        seconds = None if wait is None else checked_seconds("wait", wait)
+        refuse_foreign(request)
+        answers = await door.post(request, home_of(request, collection))
         return await door.answer_each(answers, seconds)
 
     @app.patch("/v1/collections/{collection}/documents/{uri:uri}")
@@ -150,18 +147,6 @@ def change_of(body: dict[str, Any]) -> tuple[Metadata | Unset | None, tuple[str,
 
 def answer_json(document: DocumentId, version: Version) -> dict[str, Any]:
     return {"document": document.uri, "version": version}
-
-
-@asynccontextmanager
-async def refused_bodies_are_read(request: Request) -> AsyncIterator[None]:
-    """A request that is refused before its body was read is answered all the same: the rest of the body is dropped first."""
-    try:
-        yield
-    except ClientDisconnect as error:
-        raise RequestBroken from error
-    except EvercurrentError:
-        await drain(request)
-        raise
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +241,7 @@ class Door:
     async def _receive(self, request: Request, take: Callable[[bytes], None]) -> bytes:
         """Hands over the body in large pieces; returns the last one, which its taker finishes with."""
         held = bytearray()
-        async for part in request.stream():
+        async for part in body_of(request):
             held += part
             if len(held) >= WRITE_BYTES:
                 piece = bytes(held)

@@ -24,8 +24,6 @@ from evercurrent.client import (
     OwnedElsewhere,
     Refused,
     Servers,
-    TooLarge,
-    TypeRefused,
     Uploaded,
     servers_of,
 )
