@@ -140,6 +140,19 @@ def test_a_large_body_that_is_refused_is_answered_to_a_client_that_sends_all_of_
         connection.close()
 
 
+def test_half_a_body_is_no_document(running: Up, client: Client, servers: Servers) -> None:
+    connection = http.client.HTTPConnection(servers.intake.removeprefix("http://"), timeout=PATIENCE_SECONDS)
+    connection.putrequest("PUT", "/v1/collections/main/documents/half.md")
+    connection.putheader("Content-Length", "1000000")
+    connection.endheaders(b"half of it")
+    drafts = running.product.data / "blobs" / "drafts"
+    wait_until(lambda: drafts.is_dir() and any(drafts.iterdir()), "the upload has begun")
+    connection.close()
+    wait_until(lambda: not any(drafts.iterdir()), "nothing is left of it")
+    with pytest.raises(NotThere):
+        client.get("half.md")
+
+
 def test_many_files_land_beside_a_bad_one(client: Client) -> None:
     files = [File(f"many/{number}.md", f"a knot, the {number}th of many") for number in range(30)]
     outcomes = client.put_many([*files, File("many/photo.png", b"\x89PNG")], wait=PATIENCE_SECONDS)
