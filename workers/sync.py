@@ -48,6 +48,8 @@ from workers.stages import Stage, StageTimes
 
 log = structlog.get_logger()
 
+WAVE_TEXTS_MAX = 512
+"""Chunks born in one commit, unless one document has more."""
 ATTEMPTS_IN_A_JOB_MAX = 3
 """How often a document whose records changed meanwhile is planned again at once, before it goes back to the feeder."""
 
@@ -116,21 +118,50 @@ def sync_documents(bench: Bench, documents: Sequence[DocumentId], times: StageTi
         report.not_leased += len(todo) - len(leased)
         if not leased:
             break
+        settled: list[tuple[Outcome, Verdict]] = []
         try:
-            outcomes = outcomes_of(bench, leased, times)
-            with times.timed(Stage.COMMIT):
-                verdicts = bench.catalog.commit(bench.session_id, outcomes, bench.clock.now())
+            for wave in waves_of(drafts_of(bench, leased, times)):
+                settled += settle(bench, wave, times)
         except BaseException as error:
-            give_back(bench, leased, error)
+            done = {outcome.document for outcome, _ in settled}
+            give_back(bench, [document for document in leased if document.document not in done], error)
             raise
-        bench.catalog.record(holds_of(outcomes, verdicts, bench.clock.now()))
-        bench.committed()
-        report.outcomes += zip(outcomes, verdicts, strict=True)
-        log_outcomes(outcomes, verdicts)
-        todo = [outcome.document for outcome, verdict in zip(outcomes, verdicts, strict=True) if plan_again(verdict)]
+        report.outcomes += settled
+        todo = [outcome.document for outcome, verdict in settled if plan_again(verdict)]
         if not todo:
             break
     return report
+
+
+def waves_of(drafts: Sequence[Outcome | Draft]) -> list[list[Outcome | Draft]]:
+    """What is committed together: small documents first, in transactions of bounded size, so that none waits for a large neighbour."""
+    waves: list[list[Outcome | Draft]] = [[]]
+    texts = 0
+    for draft in sorted(drafts, key=texts_of):
+        if waves[-1] and texts + texts_of(draft) > WAVE_TEXTS_MAX:
+            waves.append([])
+            texts = 0
+        waves[-1].append(draft)
+        texts += texts_of(draft)
+    return waves
+
+
+def texts_of(draft: Outcome | Draft) -> int:
+    """Chunks that are born with it: what may have to be embedded."""
+    return sum(len(drafted.plan.born) for drafted in draft.cuts) if isinstance(draft, Draft) else 0
+
+
+def settle(bench: Bench, wave: Sequence[Outcome | Draft], times: StageTimes) -> list[tuple[Outcome, Verdict]]:
+    """Embeds what the wave lacks and commits it: one outcome a document."""
+    with times.timed(Stage.EMBED):
+        embedded = embed_drafts(bench, [draft for draft in wave if isinstance(draft, Draft)])
+    outcomes = [draft for draft in wave if not isinstance(draft, Draft)] + embedded
+    with times.timed(Stage.COMMIT):
+        verdicts = bench.catalog.commit(bench.session_id, outcomes, bench.clock.now())
+    bench.catalog.record(holds_of(outcomes, verdicts, bench.clock.now()))
+    bench.committed()
+    log_outcomes(outcomes, verdicts)
+    return list(zip(outcomes, verdicts, strict=True))
 
 
 def holds_of(outcomes: Sequence[Outcome], verdicts: Sequence[Verdict], now: Instant) -> list[Held]:
@@ -162,17 +193,11 @@ def give_back(bench: Bench, leased: Sequence[LeasedDocument], error: BaseExcepti
         bench.leave()
 
 
-def outcomes_of(bench: Bench, leased: Sequence[LeasedDocument], times: StageTimes) -> list[Outcome]:
-    """One outcome a leased document: whatever one does, the others get theirs."""
+def drafts_of(bench: Bench, leased: Sequence[LeasedDocument], times: StageTimes) -> list[Outcome | Draft]:
+    """A draft or an outcome for each leased document: whatever one does, the others get theirs."""
     builds = {home: builds_of(bench, home) for home in {document.document.home for document in leased}}
     premises = premises_of(bench, leased, builds)
-    ready: dict[DocumentId, Outcome | Draft] = {}
-    for document in leased:
-        ready[document.document] = draft_or_outcome(bench, document, builds[document.document.home], premises[document.document], times)
-    drafts = [draft for draft in ready.values() if isinstance(draft, Draft)]
-    with times.timed(Stage.EMBED):
-        ready.update((outcome.document, outcome) for outcome in embed_drafts(bench, drafts))
-    return [outcome for outcome in ready.values() if not isinstance(outcome, Draft)]
+    return [draft_or_outcome(bench, document, builds[document.document.home], premises[document.document], times) for document in leased]
 
 
 def builds_of(bench: Bench, home: CollectionId) -> tuple[Build, ...]:

@@ -267,6 +267,39 @@ def test_a_wrong_key_or_model_quarantines_nothing(pipeline: Pipeline) -> None:
     assert (status.state, status.code) == ("pending", "embedder_refused")
 
 
+def test_small_documents_of_a_job_are_served_before_a_large_one_is_embedded(pipeline: Pipeline) -> None:
+    pipeline.write("a-large.md", paragraphs(*(f"L{number}" for number in range(600))))
+    pipeline.write("small.md", paragraphs("S"))
+    served: list[list[str]] = []
+    pipeline.embedder.before_call = lambda _number: served.append(list(pipeline.texts()))
+    pipeline.reconcile()
+    pipeline.work()
+    assert served[0] == []
+    assert served[-1] == ["small.md"]
+    assert sorted(pipeline.texts()) == ["a-large.md", "small.md"]
+
+
+def test_what_landed_before_a_job_broke_stays_and_only_the_rest_is_given_back(pipeline: Pipeline) -> None:
+    pipeline.write("a-large.md", paragraphs(*(f"L{number}" for number in range(600))))
+    pipeline.write("small.md", paragraphs("S"))
+    pipeline.reconcile()
+
+    class TimeIsOut(Exception):
+        pass
+
+    pipeline.bench.passes_through = (TimeIsOut,)
+
+    def run_out(number: int) -> None:
+        if number == 2:
+            raise TimeIsOut
+
+    pipeline.embedder.before_call = run_out
+    with pytest.raises(TimeIsOut):
+        pipeline.work()
+    assert (pipeline.state("small.md"), pipeline.state("a-large.md")) == ("indexed", "pending")
+    assert pipeline.catalog.leased(pipeline.clock.now(), 10) == set()
+
+
 def test_another_chunk_size_grows_beside_and_is_switched_at_once(pipeline: Pipeline) -> None:
     pipeline.write("a.md", paragraphs("A", "B", "C", "D"))
     pipeline.write("b.md", paragraphs("E"))
