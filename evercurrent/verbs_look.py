@@ -10,13 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 from evercurrent.call import Call
 from evercurrent.command_line import Argument, Option
 from evercurrent.say import for_people, note, say, say_json, say_table
+from evercurrent.snippets import snippet
 from evercurrent.verbs_sync import read
 from store.errors import Misuse, QueryRejected
 
 if TYPE_CHECKING:
     from store.model import DocumentState
 
-SNIPPET_CHARS_MAX = 240
+MIN_SCORE_HELP = (
+    "Leave out hits below this: their cosine (dense and hybrid) or BM25 (keyword), the number shown behind the score. "
+    "A hybrid score itself only ranks the hits of one answer."
+)
 
 
 def search(
@@ -24,7 +28,7 @@ def search(
     query: Annotated[str, Argument(metavar="QUERY")],
     k: Annotated[int, Option("-k", help="How many hits.")] = 10,
     mode: Annotated[str, Option("--mode", help="hybrid, dense or keyword.")] = "hybrid",
-    min_score: Annotated[float | None, Option("--min-score", help="Leave out hits below this score.")] = None,
+    min_score: Annotated[float | None, Option("--min-score", help=MIN_SCORE_HELP)] = None,
     filter: Annotated[str | None, Option("--filter", help="Which chunks, as JSON.")] = None,
 ) -> int:
     """Searches: through the running retriever, else by opening the catalog."""
@@ -37,7 +41,7 @@ def search(
     if call.as_json:
         say_json(answer)
     else:
-        say_hits(answer)
+        say_hits(answer, query, mode)
         for line in remarks_on(answer, pending_documents(call)):
             note(line)
     return 0
@@ -169,23 +173,33 @@ def states_of(names: list[str]) -> tuple[DocumentState, ...]:
     return tuple(known[name] for name in names)
 
 
-def say_hits(answer: dict[str, Any]) -> None:
-    """Hits for people; score, document, offsets and text a line when piped."""
+def say_hits(answer: dict[str, Any], query: str, mode: str) -> None:
+    """Hits for people; score, document, offsets, text and what `--min-score` compares a line when piped."""
     if not for_people():
         for hit in answer["hits"]:
-            say(f"{hit['score']:.4f}\t{hit['document']}\t{hit['start']}-{hit['end']}\t{snippet(hit['text'])}")
+            compared = compared_score(hit, mode)
+            last = "" if compared is None else f"{compared:.4f}"
+            say(f"{hit['score']:.4f}\t{hit['document']}\t{hit['start']}-{hit['end']}\t{snippet(hit['text'], query)}\t{last}")
         return
     from rich.console import Console
     from rich.text import Text
 
     console = Console()
     for number, hit in enumerate(answer["hits"], start=1):
-        head = Text(f"{number}. ", style="dim") + Text(hit["document"], style="bold") + Text(f"  {hit['score']:.3f}", style="dim")
+        head = Text(f"{number}. ", style="dim") + Text(hit["document"], style="bold") + Text(f"  {score_words(hit, mode)}", style="dim")
         headings = hit["metadata"].get("headings") or []
         console.print(head + Text("  " + " › ".join(map(str, headings)), style="cyan") if headings else head)
-        console.print(Text("   " + snippet(hit["text"])))
+        console.print(Text("   " + snippet(hit["text"], query)))
 
 
-def snippet(text: str) -> str:
-    line = " ".join(text.split())
-    return line if len(line) <= SNIPPET_CHARS_MAX else line[: SNIPPET_CHARS_MAX - 1] + "…"
+def compared_score(hit: dict[str, Any], mode: str) -> float | None:
+    """What `--min-score` compares: the cosine, in keyword mode BM25; None when that side did not score the hit."""
+    score: float | None = hit["scores"]["keyword" if mode == "keyword" else "dense"]
+    return score
+
+
+def score_words(hit: dict[str, Any], mode: str) -> str:
+    """The score, which ranks within this answer alone, and the one that can be compared between answers."""
+    compared = compared_score(hit, mode)
+    name = "BM25" if mode == "keyword" else "cosine"
+    return f"{hit['score']:.3f}" + ("" if compared is None else f" ({name} {compared:.2f})")

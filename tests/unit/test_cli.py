@@ -183,6 +183,21 @@ def test_an_empty_answer_says_what_is_still_on_its_way() -> None:
     ]
 
 
+def test_the_score_that_min_score_compares_stands_beside_the_one_that_ranks(capsys: Capture) -> None:
+    from evercurrent.verbs_look import say_hits, score_words
+
+    hit = {"score": 0.898, "scores": {"dense": 0.17, "keyword": 3.5}, "document": "a.md", "start": 0, "end": 5, "text": "hello"}
+    assert [score_words(hit, mode) for mode in ("hybrid", "dense", "keyword")] == [
+        "0.898 (cosine 0.17)",
+        "0.898 (cosine 0.17)",
+        "0.898 (BM25 3.50)",
+    ]
+    alone = hit | {"scores": {"dense": None, "keyword": 3.5}}
+    assert score_words(alone, "hybrid") == "0.898"
+    say_hits({"hits": [hit, alone]}, "hello", "hybrid")
+    assert capsys.readouterr().out == "0.8980\ta.md\t0-5\thello\t0.1700\n0.8980\ta.md\t0-5\thello\t\n"
+
+
 def test_an_interrupted_command_could_not_finish_and_says_so(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
