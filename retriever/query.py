@@ -60,6 +60,12 @@ class SearchRequest:
 
 
 KEYS = ("query", "vector", "k", "mode", "filter", "min_score", "mmr", "rerank", "parents", "as_of", "min_version", "explain")
+OTHER_WORDS = {
+    **dict.fromkeys(("top_k", "topk", "top-k", "limit", "n", "size"), "k"),
+    **dict.fromkeys(("text", "q"), "query"),
+    **dict.fromkeys(("filters", "where"), "filter"),
+}
+"""What other searches call a key of ours."""
 
 
 def parse_search(body: Mapping[str, Any], *, k_max: int = K_MAX) -> SearchRequest:
@@ -200,11 +206,16 @@ def _min_version(versions: object) -> Mapping[str, int]:
     return dict(versions)
 
 
+def _nearest(key: str, known: tuple[str, ...]) -> str:
+    """The key that was probably meant: by what other searches call it, else by its letters."""
+    meant = OTHER_WORDS.get(key.lower())
+    return meant if meant in known else difflib.get_close_matches(key, known, n=1, cutoff=0.0)[0]
+
+
 def _refuse_unknown_keys(body: Mapping[str, Any], known: tuple[str, ...], place: str) -> None:
     for key in body:
         if key not in known:
-            near = difflib.get_close_matches(str(key), known, n=1, cutoff=0.0)[0]
-            raise QueryRejected(place=f"{place}{key}", reason=f"is no part of a search; did you mean {place}{near}?")
+            raise QueryRejected(place=f"{place}{key}", reason=f"is no part of a search; did you mean {place}{_nearest(str(key), known)}?")
 
 
 def _refuse_not_yet(body: Mapping[str, Any]) -> None:
