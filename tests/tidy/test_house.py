@@ -49,7 +49,6 @@ DOOR_FOLDERS = ("store/catalog/sqlite", "store/broker", "indexer/embedding/opena
 """One adapter in several files."""
 
 PURE = (
-    "store/model.py",
     "store/errors.py",
     "store/catalog/layouts.py",
     "store/catalog/tallying.py",
@@ -70,7 +69,7 @@ PURE = (
     "retriever/fuse.py",
     "evercurrent/summary.py",
 )
-PURE_FOLDERS = ("indexer/split", "indexer/load")
+PURE_FOLDERS = ("store/model", "indexer/split", "indexer/load")
 IMPURE = frozenset({"os", "time", "random", "redis", "rq", "sqlite3", "socket", "subprocess", "threading"})
 TIME_AND_IDS = frozenset({"uuid", "secrets"})
 CLOCK = "store/clock.py"
