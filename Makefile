@@ -24,7 +24,7 @@ lint: .venv/installed-dev
 	@$(BIN)/lint-imports
 
 bench: .venv/installed-dev
-	@$(BIN)/python -m bench
+	@$(BIN)/python bench/spine.py
 
 # The versions that were tested together, from a fresh environment; commit the file with the reason.
 lock:
