@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import io
 import json
+import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 
@@ -54,6 +56,18 @@ def say_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for row in rows:
         table.add_row(*[Text(_cell(value)) for value in row])
     Console().print(table)
+
+
+def shown_path(path: Path) -> str:
+    """The path as a person would type it: from the working directory when it is below it, quoted when it must be."""
+    absolute = path.absolute()
+    short = absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute
+    return shlex.quote(str(short))
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 text`, `2 texts`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _cell(value: object) -> str:

@@ -11,7 +11,7 @@ from evercurrent.call import Call
 from evercurrent.command_line import Argument, Option
 from evercurrent.say import for_people, note, say, say_json, say_table
 from evercurrent.snippets import snippet
-from evercurrent.verbs_sync import read
+from evercurrent.verbs_sync import read, read_index, tell_no_index
 from store.errors import Misuse, QueryRejected
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ def search(
     body: dict[str, Any] = {"query": query, "k": k, "mode": mode, "filter": filter_of(filter)}
     if min_score is not None:
         body["min_score"] = min_score
+    tell_no_index(call)
     answer = search_json(call, body)
     if call.as_json:
         say_json(answer)
@@ -72,7 +73,7 @@ def status(
     from evercurrent.state import await_idle, state_json, state_lines
 
     settled = True if wait is None else await_idle(call, wait)
-    with read(call) as catalog:
+    with read_index(call) as catalog:
         state = state_json(call, catalog)
     if call.as_json:
         say_json(state)
@@ -95,7 +96,7 @@ def documents(
     from evercurrent.state import document_json
 
     states = states_of(state or [])
-    with read(call) as catalog:
+    with read_index(call) as catalog:
         if not call.need_collection(catalog):
             rows, after = [], None
         elif limit is None and cursor is None:
@@ -121,7 +122,7 @@ def export(
     """Writes all visible chunks as JSON lines, sorted by document and ordinal."""
     from evercurrent.exporting import export_lines
 
-    with read(call) as catalog:
+    with read_index(call) as catalog:
         if call.need_collection(catalog):
             with closing(export_lines(catalog, call.home, vectors=vectors, versions=not no_version)) as lines:
                 sys.stdout.writelines(lines)
@@ -133,7 +134,7 @@ def check(call: Call) -> int:
     """Audits the index: contradictions between and inside its parts."""
     from evercurrent.checking import findings
 
-    with read(call) as catalog:
+    with read_index(call) as catalog:
         found = [
             {"code": finding.code, "document": None if finding.document is None else finding.document.uri, "detail": finding.detail}
             for finding in findings(call, catalog)

@@ -7,7 +7,7 @@ from typing import Annotated
 from evercurrent.call import Call
 from evercurrent.command_line import Argument
 from evercurrent.say import note, say, say_json, say_table
-from evercurrent.verbs_sync import crew_for, opened, progress_bar, read
+from evercurrent.verbs_sync import crew_for, opened, progress_bar, read_index
 from store.errors import Misuse
 from store.model import check_uri
 
@@ -18,7 +18,7 @@ def quarantine(call: Call) -> int:
     from evercurrent.state import document_json
     from store.model import DocumentState
 
-    with read(call) as catalog:
+    with read_index(call) as catalog:
         known = call.need_collection(catalog)
         rows = [document_json(row) for row in all_documents(catalog, call.home, (DocumentState.QUARANTINED,))] if known else []
     if call.as_json:

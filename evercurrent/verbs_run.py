@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 from evercurrent.call import Call
 from evercurrent.command_line import Option, Paths
 from evercurrent.lifeline import Lifeline
-from evercurrent.say import say, say_json
+from evercurrent.say import say, say_json, shown_path
 from evercurrent.verbs_sync import opened, record_roots, role_arguments, targets_for
 from store.errors import BrokerMissing, EvercurrentError
 from store.folder import prepare_folder
@@ -149,12 +149,3 @@ def command_name() -> str:
     if on_path is not None and called.exists() and Path(on_path).resolve() == called.resolve():
         return "evercurrent"
     return shown_path(called) if called.name == "evercurrent" else f"{shown_path(Path(sys.executable))} -m evercurrent"
-
-
-def shown_path(path: Path) -> str:
-    """The path as a person would type it: from the working directory when it is below it, quoted when it must be."""
-    import shlex
-
-    absolute = path.absolute()
-    short = absolute.relative_to(Path.cwd()) if absolute.is_relative_to(Path.cwd()) else absolute
-    return shlex.quote(str(short))

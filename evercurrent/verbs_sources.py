@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from evercurrent.call import Call
 from evercurrent.command_line import Argument
 from evercurrent.say import note, say, say_json, say_table
-from evercurrent.verbs_sync import opened, read
+from evercurrent.verbs_sync import opened, read_index
 from store.errors import Misuse
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def list_sources(call: Call) -> int:
     from evercurrent.state import document_json
     from store.model import DocumentState
 
-    with read(call) as catalog:
+    with read_index(call) as catalog:
         roots = [
             {"root": root.name, "kind": root.kind.value, "path": root.path, "prefix": root.prefix} for root in catalog.roots(call.home)
         ]

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from evercurrent.call import Call
 from evercurrent.command_line import Option, Paths
-from evercurrent.say import note, say, say_json
+from evercurrent.say import note, say, say_json, shown_path
 from store.errors import ConfigWrong, FolderMissing, Misuse
 from store.telemetry import is_logging, log_to_file
 
@@ -137,6 +137,19 @@ def read(call: Call) -> Iterator[Catalog]:
         yield catalog
     finally:
         catalog.close()
+
+
+@contextmanager
+def read_index(call: Call) -> Iterator[Catalog]:
+    """The catalog for looking at an index. Where there is none, a person who forgot --data is told."""
+    tell_no_index(call)
+    with read(call) as catalog:
+        yield catalog
+
+
+def tell_no_index(call: Call) -> None:
+    if not call.has_catalog:
+        note(f'There is no index in {shown_path(call.folder.path)} yet: run "evercurrent sync PATH", or name another --data.')
 
 
 def targets_for(call: Call, catalog: Catalog, paths: Sequence[str]) -> list[Target]:

@@ -115,6 +115,14 @@ def test_looking_before_anything_was_indexed_finds_nothing_and_writes_nothing(tm
     assert not (tmp_path / ".evercurrent").exists()
 
 
+@pytest.mark.parametrize("verb", [("search", "x"), ("status",), ("documents",), ("export",), ("quarantine",), ("sources",), ("check",)])
+def test_looking_where_there_is_no_index_says_so(capsys: Capture, verb: tuple[str, ...]) -> None:
+    for as_json in ((), ("--json",)):
+        assert main([*verb, *as_json]) == 0
+        note = 'There is no index in .evercurrent yet: run "evercurrent sync PATH", or name another --data.\n'
+        assert capsys.readouterr().err.count(note) == 1
+
+
 def test_another_collection_than_main_must_exist(capsys: Capture) -> None:
     for arguments in (("documents",), ("search", "x"), ("export",), ("status",)):
         code, words, _ = answer(capsys, *arguments, "--collection", "notes")
