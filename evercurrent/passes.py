@@ -149,11 +149,21 @@ def faults_of(looks: Sequence[Look]) -> list[Failure]:
     return [Failure(fault.uri, "folder_unreadable", message.format(fault.reason)) for fault in faults]
 
 
-def still_failed(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look]) -> int:
+def still_failed(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look]) -> frozenset[DocumentId]:
     """Quarantined documents of the targets that this pass would not try again: a sync reports them, too."""
-    tried = {intent.document for seen in looks for intent in seen.found.reconciled.intents}
-    statuses = statuses_of(catalog, home, [seen.target for seen in looks], (DocumentState.QUARANTINED,))
-    return sum(status.document not in tried for status in statuses)
+    return untouched_in(catalog, home, looks, DocumentState.QUARANTINED)
+
+
+def still_pending(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look]) -> frozenset[DocumentId]:
+    """Documents of the targets that an earlier pass left to be indexed, and of which this one has found nothing newer."""
+    return untouched_in(catalog, home, looks, DocumentState.PENDING)
+
+
+def untouched_in(catalog: CatalogReader, home: CollectionId, looks: Sequence[Look], state: DocumentState) -> frozenset[DocumentId]:
+    """Documents of the targets in `state` that no intent of the looks is about."""
+    statuses = statuses_of(catalog, home, [seen.target for seen in looks], (state,))
+    about = {intent.document for seen in looks for intent in seen.found.reconciled.intents}
+    return frozenset(status.document for status in statuses if status.document not in about)
 
 
 def unchanged_forecast(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -28,6 +28,7 @@ from store.model import (
     Present,
     Recorded,
     Root,
+    Signature,
     Space,
     Unchanged,
     Version,
@@ -92,14 +93,17 @@ def forecast(
     table: EmbeddingTable,
     clock: Clock,
     bytes_max: int,
-    still_failed: int = 0,
+    still_failed: frozenset[DocumentId] = frozenset(),
+    still_pending: frozenset[DocumentId] = frozenset(),
 ) -> Forecast:
     """What recording the looks' intents would lead to. `builds` are those that would be served or growing then.
 
-    `still_failed`: quarantined documents that would not be tried again.
+    `still_failed`: quarantined documents that would not be tried again. `still_pending`: what an earlier pass left to be indexed.
     """
-    count = _Count(failed=still_failed)
+    count = _Count(failed=len(still_failed))
     presents = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Present)]
+    presents += _left_over(looks, still_pending, clock)
+    counted = still_failed.union(intent.document for intent in presents)
     roots = {seen.target.root.name: seen.target.root for seen in looks}
     for start in range(0, len(presents), DOCUMENTS_A_READ):
         batch = presents[start : start + DOCUMENTS_A_READ]
@@ -108,7 +112,7 @@ def forecast(
     known_builds = () if collection is None else collection.builds
     for build in builds:
         if collection is not None and build not in known_builds:
-            _count_regrowth(count, looks, build, clock, bytes_max)
+            _count_regrowth(count, looks, build, clock, bytes_max, counted)
     absent = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
     deleted, dropped = _leaving(catalog, absent, collection)
     embedded, tokens = _to_embed(catalog, count, builds, collection)
@@ -165,16 +169,38 @@ def _count_document(
     _count_draft(count, drafted, premises)
 
 
-def _count_regrowth(count: _Count, looks: Sequence[Look], build: Build, clock: Clock, bytes_max: int) -> None:
-    """A new build reads and cuts every document anew; what the space already holds is not embedded again."""
+def _left_over(looks: Sequence[Look], still_pending: frozenset[DocumentId], clock: Clock) -> Iterator[Present]:
+    """What the pending documents' intents would be now."""
+    for seen in looks:
+        for document, signature in _claimed(seen):
+            if document in still_pending:
+                yield Present(document, seen.target.root.name, Cause.MODIFIED, clock.now(), signature=signature)
+
+
+def _claimed(seen: Look) -> Iterator[tuple[DocumentId, Signature]]:
+    for uri, signature in seen.found.scan.found.items():
+        if claims(uri):
+            yield seen.target.root.home.document(uri), signature
+
+
+def _count_regrowth(
+    count: _Count, looks: Sequence[Look], build: Build, clock: Clock, bytes_max: int, counted: frozenset[DocumentId]
+) -> None:
+    """A new build reads and cuts every document anew: those not `counted` yet are updated by it, unless they cannot be read now.
+
+    What the space already holds is not embedded again.
+    """
     nothing = Premises({build.build_id: Recorded()}, {})
-    alone = _Count(born=count.born)
+    alone, beside = _Count(born=count.born), _Count(born=count.born)
     for seen in looks:
         root = seen.target.root
-        for uri, signature in seen.found.scan.found.items():
-            intent = Present(root.home.document(uri), root.name, Cause.RECUT, clock.now(), signature=signature)
-            if claims(uri):
-                _count_document(alone, intent, root, (build,), nothing, clock, bytes_max)
+        for document, signature in _claimed(seen):
+            intent = Present(document, root.name, Cause.RECUT, clock.now(), signature=signature)
+            _count_document(beside if document in counted else alone, intent, root, (build,), nothing, clock, bytes_max)
+    count.updated += alone.added
+    count.failed += alone.failed
+    count.empty += alone.empty
+    count.added_chunks += alone.added_chunks
 
 
 def _count_draft(count: _Count, drafted: Draft, premises: Premises) -> None:

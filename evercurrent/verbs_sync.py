@@ -282,19 +282,21 @@ def tell_held(looks: Sequence[Look]) -> None:
 
 
 def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[str, Any]:
-    from evercurrent.passes import still_failed, unchanged_forecast
+    from evercurrent.passes import still_failed, still_pending, unchanged_forecast
     from indexer.wiring import planned_builds
 
     table = call.config.indexer.embedding
     collection = catalog.collection(call.home)
     builds = planned_builds(call.config, collection)
-    failed = 0 if collection is None else still_failed(catalog, call.home, looks)
+    failed = frozenset() if collection is None else still_failed(catalog, call.home, looks)
+    pending = frozenset() if collection is None else still_pending(catalog, call.home, looks)
     regrows = collection is not None and builds != collection.builds
-    if not regrows and not wants_work(looks):
-        return unchanged_forecast(catalog, looks, collection, failed, table.currency)
+    if not regrows and not pending and not wants_work(looks):
+        return unchanged_forecast(catalog, looks, collection, len(failed), table.currency)
     from evercurrent.planning import forecast
 
-    return forecast(catalog, looks, builds, collection, table, call.clock, call.config.indexer.document_bytes_max, failed).as_json()
+    bytes_max = call.config.indexer.document_bytes_max
+    return forecast(catalog, looks, builds, collection, table, call.clock, bytes_max, failed, pending).as_json()
 
 
 def forecast_lines(forecast: dict[str, Any]) -> list[str]:

@@ -88,3 +88,49 @@ def test_plan_foretells_what_sync_does_and_a_part_is_only_that_part(tmp_path: Pa
     (docs / "guide" / "more.md").write_text("inside of the scope\n", "utf-8")
     assert command("sync", docs / "guide", data=data).words["documents"] == numbers(added=1, unchanged=2)
     assert "new.md" not in {row["document"] for row in command("documents", data=data).words["documents"]}
+
+
+@pytest.mark.process
+def test_plan_foretells_what_a_sync_does_after_another_recipe(tmp_path: Path) -> None:
+    docs, data = folder_of_documents(tmp_path), tmp_path / "data"
+    (docs / "noise.txt").write_bytes(bytes(range(128, 256)) * 20)
+    command("sync", docs, data=data)
+    (docs / "zh.md").write_text("# 安装\n\n请先关闭电源。\n", "utf-8")
+    (docs / "new.md").write_text("# New\n\nAdded beside the new recipe.\n", "utf-8")
+    finer = {"EVERCURRENT_INDEXER__SPLIT__CHUNK_CHARS_MAX": "500"}
+    planned, done = command("plan", docs, data=data, **finer).words, command("sync", docs, data=data, **finer).words
+    assert planned["documents"] == done["documents"] == numbers(added=1, updated=4, failed=1, empty=1, ignored=1)
+    assert command("plan", docs, data=data, **finer).words["documents"] == numbers(unchanged=5, failed=1, ignored=1)
+
+
+@pytest.mark.process
+def test_plan_counts_what_an_interrupted_sync_left(tmp_path: Path) -> None:
+    docs, data = folder_of_documents(tmp_path), tmp_path / "data"
+    command("sync", docs, data=data)
+    (docs / "guide" / "use.md").write_text("# Use\n\nPress the button thrice.\n", "utf-8")
+    (docs / "more.md").write_text("# More\n\nNoticed, and not indexed.\n", "utf-8")
+    record_only(docs, data)
+    assert command("status", data=data).words["documents"]["pending"] == 2
+    planned, done = command("plan", docs, data=data).words, command("sync", docs, data=data).words
+    assert {part: planned[part] for part in ("documents", "chunks", "embedded")} == {
+        part: done[part] for part in ("documents", "chunks", "embedded")
+    }
+    assert done["documents"] == numbers(added=1, updated=1, unchanged=3, ignored=1)
+
+
+def record_only(docs: Path, data: Path) -> None:
+    """What a sync that was interrupted before any work was done leaves behind."""
+    from evercurrent.passes import look, record
+    from evercurrent.targets import targets_of
+    from indexer.wiring import open_catalog, rules_of
+    from store.clock import SystemClock
+    from store.config import load_config
+    from store.folder import DataFolder
+    from store.model import CollectionId, CollectionName, Namespace
+
+    config, clock, folder = load_config(None), SystemClock(), DataFolder(data)
+    home = CollectionId(Namespace("default"), CollectionName("main"))
+    catalog = open_catalog(folder, config, clock)
+    targets = targets_of([str(docs)], catalog.roots(home), home)
+    record(catalog, look(catalog, targets, rules_of(config, folder), clock))
+    catalog.close()
