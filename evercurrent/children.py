@@ -25,6 +25,8 @@ log = structlog.get_logger()
 BACKOFF_SECONDS_FIRST = 0.5
 BACKOFF_SECONDS_MAX = 10.0
 LONG_LIFE_SECONDS = 30.0
+DRAIN_SECONDS_MAX = 45
+"""How long a worker's running jobs may take once it was asked to stop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +163,11 @@ class Child:
             log.warning("role_killed", stopped_role=self.spec.role)
             self.kill()
         self._close_line()
+
+    def hurry(self) -> None:
+        """Ends the process without waiting for it: a signal handler may call this in the middle of `await_end`."""
+        if self.process is not None:
+            self.process.kill()
 
     def kill(self) -> None:
         if self.process is not None:

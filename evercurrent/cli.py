@@ -31,6 +31,8 @@ HIDDEN = frozenset().union(*(group.HIDDEN for group in GROUPS))
 COMMANDS = tuple(name for name in VERBS if name not in HIDDEN)
 """Every command that people may use."""
 
+INTERRUPTED = {"sync": "Interrupted; the next `evercurrent sync` finishes the rest."}
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code."""
@@ -46,7 +48,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except EvercurrentError as error:
         return complain(error.code, error.message, EXIT_MISUSE if isinstance(error, Misuse) else EXIT_UNFINISHED, as_json)
     except (KeyboardInterrupt, Interrupted):
-        return complain("interrupted", "Interrupted; run it again to finish.", EXIT_UNFINISHED, as_json)
+        return complain("interrupted", INTERRUPTED.get(given[0], "Interrupted; run it again to finish."), EXIT_UNFINISHED, as_json)
     except BrokenPipeError:
         _close_stdout()
         return EXIT_UNFINISHED

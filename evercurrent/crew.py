@@ -7,10 +7,13 @@ meanwhile, the pass takes over.
 from __future__ import annotations
 
 import os
-from contextlib import ExitStack
+import signal
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from types import TracebackType
 
-from evercurrent.children import Child, RoleSpec
+from evercurrent.children import DRAIN_SECONDS_MAX, Child, RoleSpec
+from evercurrent.say import note_stopping
 from evercurrent.stuck import Patience
 from indexer.feeding import Feeder
 from indexer.wiring import open_feeder
@@ -52,6 +55,10 @@ class Crew:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if kind is KeyboardInterrupt and self._worker is not None:
+            with hurried(self._worker):
+                note_stopping(DRAIN_SECONDS_MAX)
+                self._hired.close()
         self._hired.close()
 
     @property
@@ -94,7 +101,7 @@ class Crew:
             attempt.callback(broker.close)
             self._folder.logs.mkdir(mode=0o700, exist_ok=True)
             environment = dict(os.environ) if broker.embedded else {**os.environ, "REDIS_URL": broker.url}
-            worker = Child(RoleSpec("worker", ("worker", *self._arguments), 120, 45), self._folder, environment, self._clock)
+            worker = Child(RoleSpec("worker", ("worker", *self._arguments), 120, DRAIN_SECONDS_MAX), self._folder, environment, self._clock)
             attempt.callback(_dismiss, worker)
             worker.start()
             feeder, _ = attempt.enter_context(open_feeder(self._catalog, self._config, broker.url, self._clock))
@@ -134,3 +141,14 @@ class Crew:
 def _dismiss(worker: Child) -> None:
     worker.ask_to_stop()
     worker.await_end()
+
+
+@contextmanager
+def hurried(worker: Child) -> Iterator[None]:
+    """Told again to stop, the worker is ended without draining; what it was at is found pending by the next pass."""
+    before = {number: signal.signal(number, lambda *_: worker.hurry()) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -10,6 +10,7 @@ import json
 import shlex
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,12 @@ def say(line: str = "") -> None:
 def note(line: str) -> None:
     """Something about the work, not the answer: stderr."""
     _write(sys.stderr, line)
+
+
+def note_stopping(seconds_max: float) -> None:
+    """Said at once, before anything is waited for; a terminal that has gone must not keep the work from ending in order."""
+    with suppress(OSError):
+        note(f"Stopping: running jobs finish first (at most {seconds_max:.0f} s; Ctrl-C again hurries).")
 
 
 def complain(code: str, sentence: str, exit_code: int, as_json: bool) -> int:

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from evercurrent.children import Child, RoleSpec
+from evercurrent.children import DRAIN_SECONDS_MAX, Child, RoleSpec
 from evercurrent.ports import check_doors, doors_of
 from evercurrent.running import Running, RunningProcess, write_running
+from evercurrent.say import note_stopping
 from indexer.stopping import Stopping
 from store.broker import Broker, open_broker
 from store.clock import Clock
@@ -50,7 +51,7 @@ def role_specs(config: Config, arguments: tuple[str, ...]) -> list[RoleSpec]:
     """The roles in the order in which they start; they stop in the same order, so that nothing new comes in while work drains."""
     specs = [
         RoleSpec("indexer", ("indexer", *arguments), 120, 20, "EVERCURRENT_INDEXER__HTTP__PORT"),
-        RoleSpec("worker", ("worker", *arguments), 120, 45),
+        RoleSpec("worker", ("worker", *arguments), 120, DRAIN_SECONDS_MAX),
         RoleSpec("retriever", ("retriever", *arguments), 300, 20, "EVERCURRENT_RETRIEVER__HTTP__PORT"),
     ]
     if config.evercurrent.dashboard.enabled:
@@ -95,6 +96,7 @@ def _run_roles(asked: Supervised, clock: Clock, broker: Broker, stopping: Stoppi
             log.info("up_ready", roles=[child.spec.role for child in children])
             announce(running_of(children, broker, asked.config))
             _keep(asked, children, broker, stopping)
+        note_stopping(DRAIN_SECONDS_MAX)
         log.info("up_stopping")
         return 0
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from evercurrent.call import Call
 from evercurrent.command_line import Option, Paths
-from evercurrent.say import note, say, say_json, shown_path
+from evercurrent.say import counted, note, say, say_json, shown_path
 from store.errors import ConfigWrong, FolderMissing, Misuse
 from store.telemetry import is_logging, log_to_file
 
@@ -61,7 +62,7 @@ def sync(
     given = paths_of(paths, plan)
     if not call.has_catalog:
         targets_of(given, (), call.home)  # a mistyped PATH leaves no data folder behind
-    with opened(call) as catalog:
+    with interruptible(), opened(call) as catalog:
         targets = targets_for(call, catalog, given)
         since = mark(catalog, call.clock)
         collection = ensure_wanted(catalog, config, call.home)
@@ -117,6 +118,16 @@ HIDDEN: frozenset[str] = frozenset()
 
 
 # --- what the verbs share ---------------------------------------------------------------------------------------
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """SIGTERM ends what runs inside as Ctrl-C does: in order."""
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
@@ -273,12 +284,21 @@ def tell_held(looks: Sequence[Look]) -> None:
     """A deletion that is not believed, and a name that is no document's, are nobody's failure and must not go unseen."""
     for seen in looks:
         if refusals := seen.found.scan.refusals:
-            note(f"{len(refusals)} names were passed over, the first is {refusals[0].uri!r}: {refusals[0].reason}.")
+            note(passed_over(len(refusals), refusals[0].uri, refusals[0].reason))
         hold = seen.found.reconciled.held
         if hold is not None:
-            note(
-                f"{seen.found.reconciled.counts.held} documents are held and stay served: {hold.reason}. `evercurrent sources` lists them."
-            )
+            note(held_words(seen.found.reconciled.counts.held, hold.reason))
+
+
+def passed_over(count: int, first: str, reason: str) -> str:
+    if count == 1:
+        return f"1 name was passed over, {first!r}: {reason.rstrip('.')}."
+    return f"{count} names were passed over, the first is {first!r}: {reason.rstrip('.')}."
+
+
+def held_words(count: int, reason: str) -> str:
+    are, them = ("document is held and stays", "it") if count == 1 else ("documents are held and stay", "them")
+    return f"{count} {are} served: {reason.rstrip('.')}. `evercurrent sources` lists {them}."
 
 
 def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[str, Any]:
@@ -301,12 +321,12 @@ def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[s
 
 def forecast_lines(forecast: dict[str, Any]) -> list[str]:
     documents = [f"{count} {name}" for name, count in forecast["documents"].items() if count]
-    chunks = forecast["chunks"]
+    chunks, tokens = forecast["chunks"], counted(forecast["tokens"], "token")
     cost = f", {forecast['cost']:g} {forecast['currency']}" if forecast["cost"] else ""
     return [
         "documents: " + (", ".join(documents) or "none"),
         f"chunks: {chunks['added']} to add, {chunks['kept']} to keep, {chunks['moved']} to move, {chunks['dropped']} to drop",
-        f"to embed: {forecast['embedded']} texts, about {forecast['tokens']} tokens{cost}, about {forecast['seconds_estimate']:g} s",
+        f"to embed: {counted(forecast['embedded'], 'text')}, about {tokens}{cost}, about {forecast['seconds_estimate']:g} s",
     ]
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from kit.commands import Said, command, environment
+from kit.embedding_server import EmbeddingServer
 
 from store.broker import find_broker
 
@@ -116,6 +118,27 @@ def test_plan_counts_what_an_interrupted_sync_left(tmp_path: Path) -> None:
         part: done[part] for part in ("documents", "chunks", "embedded")
     }
     assert done["documents"] == numbers(added=1, updated=1, unchanged=3, ignored=1)
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_sync_says_at_once_that_it_ends_and_hurries_when_told_again(tmp_path: Path, number: int) -> None:
+    docs, data = folder_of_documents(tmp_path), tmp_path / "data"
+    with EmbeddingServer() as server:
+        server.behaviour.hang, server.behaviour.hang_only = True, ("button",)
+        settings = {"PROVIDER": "openai", "BASE_URL": server.base_url, "MODEL": "m", "DIMENSIONS": "8", "API_KEY": "k"}
+        own = environment(**{f"EVERCURRENT_INDEXER__EMBEDDING__{name}": value for name, value in settings.items()})
+        line = [sys.executable, "-P", "-m", "evercurrent", "sync", str(docs), "--data", str(data)]
+        with subprocess.Popen(line, env=own, stderr=subprocess.PIPE, text=True) as process:
+            server.wait_hanging()
+            process.send_signal(number)
+            assert process.stderr is not None
+            first = process.stderr.readline()
+            assert first == "Stopping: running jobs finish first (at most 45 s; Ctrl-C again hurries).\n"
+            assert process.poll() is None
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 3
+            assert process.stderr.read() == "evercurrent: Interrupted; the next `evercurrent sync` finishes the rest.\n"
 
 
 def record_only(docs: Path, data: Path) -> None:

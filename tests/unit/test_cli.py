@@ -213,7 +213,7 @@ def test_an_interrupted_command_could_not_finish_and_says_so(tmp_path: Path, cap
     monkeypatch.setattr("evercurrent.passes.look", interrupt)
     code, words, stderr = answer(capsys, "sync", str(folder_of(tmp_path, a="hello")))
     assert (code, words["error"]["code"]) == (3, "interrupted")  # type: ignore[index]
-    assert stderr == "evercurrent: Interrupted; run it again to finish.\n"
+    assert stderr == "evercurrent: Interrupted; the next `evercurrent sync` finishes the rest.\n"
 
 
 def test_a_table_is_no_setting(tmp_path: Path, capsys: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
