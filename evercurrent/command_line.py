@@ -16,6 +16,7 @@ import typer
 from typer._click.exceptions import ClickException
 
 from evercurrent.call import DATA_DEFAULT, MAIN_COLLECTION, Call
+from evercurrent.say import say
 from store.clock import SystemClock
 from store.errors import Misuse
 from store.folder import DataFolder
@@ -50,12 +51,27 @@ def run_command(verbs: Mapping[str, Verb], hidden: frozenset[str], arguments: Se
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
+    app.callback(invoke_without_command=False)(everywhere)
     for name, function in verbs.items():
         app.command(name, hidden=name in hidden)(verb(function))
     try:
         return int(typer.main.get_command(app).main(list(arguments), prog_name="evercurrent", standalone_mode=False) or 0)
     except ClickException as error:
         raise CommandWrong(error.format_message()) from error
+
+
+def _tell_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        say(f"evercurrent {version('evercurrent')}")
+        raise typer.Exit
+
+
+def everywhere(
+    version: Annotated[bool, Option("--version", help="Show the version.", is_eager=True, callback=_tell_version)] = False,
+) -> None:
+    """What can be said without a verb."""
 
 
 def call_of(data: Path, config: Path | None, namespace: str, collection: str, as_json: bool) -> Call:
