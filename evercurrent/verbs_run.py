@@ -6,23 +6,21 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from evercurrent.call import Call
 from evercurrent.command_line import Option, Paths
 from evercurrent.lifeline import Lifeline
-from evercurrent.say import say, say_json, shown_path
-from evercurrent.verbs_sync import opened, record_roots, role_arguments, targets_for
-from store.errors import BrokerMissing, EvercurrentError
+from evercurrent.say import counted, note, say, say_json, shown_path
+from evercurrent.verbs_sync import opened, read, record_roots, role_arguments, targets_for
+from store.errors import BrokerMissing, BrokerUnavailable, EvercurrentError
 from store.folder import prepare_folder
 from store.telemetry import log_to_file
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from evercurrent.running import Running
     from store.ports import Catalog
 
 ReadyFd = Annotated[int | None, Option("--ready-fd", hidden=True)]
@@ -30,7 +28,6 @@ ReadyFd = Annotated[int | None, Option("--ready-fd", hidden=True)]
 
 def up(call: Call, paths: Paths = None) -> int:
     """Runs everything on this machine: queue, intake, workers, retriever, dashboard."""
-    from evercurrent.running import Running
     from evercurrent.targets import on_disk
     from evercurrent.up import Supervised, run_up
 
@@ -50,7 +47,7 @@ def up(call: Call, paths: Paths = None) -> int:
         if call.as_json:
             say_json({"urls": running.urls, "roots": roots, "data": str(call.folder.path)})
             return
-        for line in welcome_lines(call, running.urls, roots):
+        for line in welcome_lines(call, running.urls, roots, documents_of(call, running)):
             say(line)
 
     return run_up(Supervised(call.folder, call.config, role_arguments(call)), call.clock, prepare, announce)
@@ -62,12 +59,19 @@ def indexer(call: Call, ready_fd: ReadyFd = None) -> int:
     def run(line: Lifeline) -> int:
         from evercurrent.console import mount_console
         from evercurrent.state import consumer_lags
+        from evercurrent.up import url_of
         from indexer.serve import serve
 
         def mount(app: FastAPI, catalog: Catalog) -> None:
             mount_console(app, call, catalog)
 
-        return serve(call.folder, call.config, call.clock, line.ready, mount, lambda catalog: consumer_lags(call.folder, catalog))
+        def ready(port: int) -> None:
+            line.ready(port)
+            if ready_fd is None:
+                tell_ready(call, "indexer", url_of(call.config.indexer.http.host, port))
+
+        warn_of_silent_broker(call, ready_fd)
+        return serve(call.folder, call.config, call.clock, ready, mount, lambda catalog: consumer_lags(call.folder, catalog))
 
     return run_role(call, "indexer", ready_fd, run)
 
@@ -78,7 +82,13 @@ def worker(call: Call, ready_fd: ReadyFd = None) -> int:
     def run(line: Lifeline) -> int:
         from workers.serve import serve
 
-        return serve(call.folder.path, call.config, lambda _told: line.ready(), call.config_file)
+        def ready(_told: object) -> None:
+            line.ready()
+            if ready_fd is None:
+                tell_ready(call, "worker", f"{count} process" if (count := call.config.workers.count) == 1 else f"{count} processes")
+
+        warn_of_silent_broker(call, ready_fd)
+        return serve(call.folder.path, call.config, ready, call.config_file)
 
     return run_role(call, "worker", ready_fd, run)
 
@@ -89,7 +99,12 @@ def retriever(call: Call, ready_fd: ReadyFd = None) -> int:
     def run(line: Lifeline) -> int:
         from retriever.serve import serve
 
-        return serve(call.folder.path, call.config, lambda told: line.ready(told["port"]))
+        def ready(told: dict[str, Any]) -> None:
+            line.ready(told["port"])
+            if ready_fd is None:
+                tell_ready(call, "retriever", str(told["url"]))
+
+        return serve(call.folder.path, call.config, ready)
 
     return run_role(call, "retriever", ready_fd, run)
 
@@ -126,11 +141,43 @@ def run_role(call: Call, role: str, ready_fd: int | None, run: Callable[[Lifelin
         raise
 
 
-def welcome_lines(call: Call, urls: dict[str, str], roots: list[str]) -> list[str]:
+def tell_ready(call: Call, role: str, where: str) -> None:
+    """For a person who runs a role by hand: roles otherwise speak to their logs alone."""
+    note(f"The {role} is ready ({where}); its log is {shown_path(call.folder.log(role))}. Ctrl-C ends it in order.")
+
+
+def warn_of_silent_broker(call: Call, ready_fd: int | None) -> None:
+    """Says that the queue does not answer; the role goes on, as a queue server may well start after it."""
+    from store.broker import find_broker
+    from store.broker.client import check
+
+    if ready_fd is not None:
+        return
+    given = call.config.store.redis_url
+    url = find_broker(call.folder.path, None if given is None else given.get_secret_value())
+    if url is None:
+        return
+    try:
+        check(url)
+    except BrokerUnavailable as error:
+        note(f"{error.message} Trying on; Ctrl-C gives up.")
+
+
+def documents_of(call: Call, running: Running) -> dict[str, int]:
+    """Counts by state, with what the intake has noticed and not written down yet."""
+    from evercurrent.state import documents_json, intake_state
+
+    with read(call) as catalog:
+        return documents_json(catalog.counts(call.home).states, int(intake_state(running).get("unsettled", 0)))
+
+
+def welcome_lines(call: Call, urls: dict[str, str], roots: list[str], documents: dict[str, int]) -> list[str]:
     """What a person wants to know once everything is ready."""
     names = {"intake": "console and intake", "retriever": "search", "dashboard": "queue dashboard"}
     lines = ["Evercurrent is ready."]
     lines += [f"  {names[name]:<20}{url}" for name, url in urls.items()]
+    still = f", {documents['pending']} still being indexed" if documents["pending"] else ""
+    lines.append(f"{counted(documents['indexed'], 'document')} indexed{still}.")
     if roots:
         lines.append("Watched (edit, add, rename or delete files here):")
         lines += [f"  {root}" for root in roots]
