@@ -94,7 +94,7 @@ def ask(url: str, body: dict[str, Any] | None = None, seconds_max: float = 30.0,
     except urllib.error.HTTPError as error:
         raise _refusal(error) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise ServerSilent(url=url, reason=str(error)) from error
+        raise ServerSilent(url=url, reason=_reason_of(error)) from error
 
 
 class QueryWrong(Misuse):
@@ -107,6 +107,13 @@ class QueryWrong(Misuse):
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 """Local servers are never asked through a proxy."""
+
+
+def _reason_of(error: Exception) -> str:
+    """In plain words, without a full stop."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    words = cause.strerror if isinstance(cause, OSError) and cause.strerror else str(cause)
+    return words.rstrip(".") or type(error).__name__
 
 
 def _refusal(error: urllib.error.HTTPError) -> EvercurrentError:

@@ -9,6 +9,7 @@ from typing import Any
 
 from evercurrent.call import Call
 from evercurrent.running import AnswerRefused, Running, ServerSilent, ask, find_running
+from evercurrent.say import counted
 from evercurrent.stuck import refuse_full
 from indexer.metrics import freshness_buckets, quantile
 from store.errors import BrokerUnavailable, CatalogFull
@@ -82,7 +83,8 @@ def reasons_of(counts: Counts, oldest: float, running: Running | None, *, broker
     reasons = []
     held = counts.states.get(DocumentState.HELD, 0)
     if held:
-        reasons.append(f"{held} documents are held: a scan did not find them and is not believed")
+        them = "document is held: a scan did not find it" if held == 1 else "documents are held: a scan did not find them"
+        reasons.append(f"{held} {them} and is not believed")
     if oldest > OLDEST_PENDING_SECONDS_MAX:
         reasons.append(f"a document has been pending for {oldest:.0f} seconds")
     if broker_silent:
@@ -117,7 +119,11 @@ def reasons_of_retries(catalog: CatalogReader, home: CollectionId, counts: Count
         return []
     rows = catalog.documents(home, None, RETRIES_READ_MAX, (DocumentState.PENDING,)).documents
     messages = Counter(row.message for row in rows if row.message is not None)
-    return [f"{count} documents wait to be tried again: {message.rstrip('.')}" for message, count in messages.most_common(1)]
+    return [waiting_words(count, message) for message, count in messages.most_common(1)]
+
+
+def waiting_words(count: int, message: str) -> str:
+    return f"{counted(count, 'document')} {'waits' if count == 1 else 'wait'} to be tried again: {message.rstrip('.')}"
 
 
 def missing_roles(running: Running) -> list[str]:
@@ -237,6 +243,8 @@ def state_lines(state: dict[str, Any]) -> list[str]:
         lines.append(f"oldest pending: {lag['oldest_pending']:.1f} s")
     health = state["health"]
     lines.append(f"health: {health['state']}" + "".join(f"; {reason}" for reason in health["reasons"]))
+    if not state["processes"]:
+        lines.append("not running: nothing watches the folders; the index is as of the last pass.")
     for process in state["processes"]:
         port = "" if process["port"] is None else f", port {process['port']}"
         lines.append(f"  {process['role']}: pid {process['pid']}{port}")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from evercurrent.say import counted
 from store.model import Change, ChangeKind, DocumentState, DocumentStatus
 
 
@@ -131,6 +132,6 @@ def people_lines(summary: Summary) -> list[str]:
     named = [(name, count) for name, count in numbers_json(documents).items() if count]
     lines = ["documents: " + (", ".join(f"{count} {name}" for name, count in named) or "none")]
     lines.append(f"chunks: {chunks.added} added, {chunks.kept} kept, {chunks.moved} moved, {chunks.dropped} dropped")
-    lines.append(f"embedded {summary.embedded} texts, reused {summary.reused}, in {summary.seconds:.1f} s")
+    lines.append(f"embedded {counted(summary.embedded, 'text')}, reused {summary.reused}, in {summary.seconds:.1f} s")
     lines += [f"failed: {failure.document}: {failure.message} [{failure.code}]" for failure in summary.failures]
     return lines
