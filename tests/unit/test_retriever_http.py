@@ -49,7 +49,7 @@ class SwitchedEmbedder(HashingEmbedder):
 @dataclass
 class Door:
     app: Any
-    library: Library
+    shelf: Library
     desk: Desk
     reasons: list[str]
 
@@ -98,7 +98,7 @@ def test_a_search_is_answered_as_json(door: Door) -> None:
     assert answer.status_code == 200
     body = answer.json()
     assert [hit["document"] for hit in body["hits"]] == ["tides.md"]
-    assert body["snapshot"] == door.library.catalog.position().seq
+    assert body["snapshot"] == door.shelf.catalog.position().seq
 
 
 def test_a_wrong_request_is_told_the_place(door: Door) -> None:
@@ -133,7 +133,7 @@ def test_the_main_collection_is_empty_and_not_unknown_before_its_first_document(
     headers = {"X-Evercurrent-Namespace": "newcomer"}
     answer = door.send("POST", SEARCH, json={"query": "tide"}, headers=headers)
     assert (answer.status_code, answer.json()["hits"], answer.json()["complete"]) == (200, [], True)
-    assert answer.json()["snapshot"] == door.library.catalog.position().seq
+    assert answer.json()["snapshot"] == door.shelf.catalog.position().seq
     chunks = door.send("POST", "/v1/collections/main/chunks", json={"ids": ["00" * 16]}, headers=headers)
     assert (chunks.status_code, chunks.json()) == (200, {"chunks": []})
 
@@ -173,7 +173,7 @@ def test_a_fault_of_ours_is_a_problem_without_its_details(door: Door) -> None:
 
 
 def test_the_namespace_header_chooses_whose_documents_are_searched(door: Door) -> None:
-    Library(door.library.catalog, RIVAL).put("theirs.md", "The tide of theirs.")
+    Library(door.shelf.catalog, RIVAL).put("theirs.md", "The tide of theirs.")
     headers = {"X-Evercurrent-Namespace": "rival"}
     assert [hit["document"] for hit in door.send("POST", SEARCH, json={"query": "tide"}, headers=headers).json()["hits"]] == ["theirs.md"]
     theirs = door.desk.ask("tide", home=RIVAL).hits[0].chunk.chunk_id.hex()
@@ -209,7 +209,7 @@ def test_health_is_answered_while_searches_wait_and_one_too_many_is_429(door: Do
 
 
 def test_a_search_that_waits_for_a_version_keeps_no_other_from_its_answer(door: Door) -> None:
-    status = door.library.catalog.status_of(CollectionId(Namespace("default"), CollectionName("main")).document("tides.md"))
+    status = door.shelf.catalog.status_of(CollectionId(Namespace("default"), CollectionName("main")).document("tides.md"))
     assert status is not None
     awaited = {"query": "tide", "min_version": {"tides.md": status.indexed_version + 1}}
 
@@ -218,7 +218,7 @@ def test_a_search_that_waits_for_a_version_keeps_no_other_from_its_answer(door: 
             waiting = asyncio.create_task(client.post(SEARCH, json=awaited))
             other = await client.post(SEARCH, json={"query": "tide"})
             still_waits = not waiting.done()
-            door.library.put("tides.md", "The tide turns at six.")
+            door.shelf.put("tides.md", "The tide turns at six.")
             return other.status_code, still_waits, await waiting
 
     other, still_waits, answer = asyncio.run(ask())
