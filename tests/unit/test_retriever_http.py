@@ -52,6 +52,8 @@ class Door:
     shelf: Library
     desk: Desk
     reasons: list[str]
+    asleep: threading.Event
+    """Set once a search waits for a version."""
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
         return asyncio.run(self.sent(method, path, **options))
@@ -78,10 +80,16 @@ def door(catalog: Catalog, tmp_path: Path) -> Iterator[Door]:
     SwitchedEmbedder.down, SwitchedEmbedder.broken = False, False
     SwitchedEmbedder.latch, SwitchedEmbedder.arrived = None, threading.Event()
     pool = SearchPool(threads=1, waiting_max=1)
-    with searching(catalog, tmp_path / "keywords", embedder=SwitchedEmbedder, limits=OPEN_LIMITS) as desk:
+    asleep, pause = threading.Event(), threading.Event()
+
+    def wait(seconds: float) -> None:
+        asleep.set()
+        pause.wait(seconds)
+
+    with searching(catalog, tmp_path / "keywords", embedder=SwitchedEmbedder, limits=OPEN_LIMITS, wait=wait) as desk:
         reports = Reports(lambda: Readiness(tuple(reasons)), lambda: {"replica": 3})
         app = application(desk.searcher, RetrieverMetrics("1.2.3"), reports, SystemClock(), pool)
-        yield Door(app, library, desk, reasons)
+        yield Door(app, library, desk, reasons, asleep)
         pool.close()
 
 
@@ -216,6 +224,7 @@ def test_a_search_that_waits_for_a_version_keeps_no_other_from_its_answer(door: 
     async def ask() -> tuple[int, bool, httpx.Response]:
         async with door.client() as client:
             waiting = asyncio.create_task(client.post(SEARCH, json=awaited))
+            assert await asyncio.to_thread(door.asleep.wait, 10)
             other = await client.post(SEARCH, json={"query": "tide"})
             still_waits = not waiting.done()
             door.shelf.put("tides.md", "The tide turns at six.")
