@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING
 from store.clock import Clock
 from store.errors import UnknownCollection
 from store.folder import DataFolder, check_folder, prepare_folder
-from store.model import CollectionId
+from store.model import MAIN_COLLECTION, CollectionId
 
 if TYPE_CHECKING:
     from store.config import Config
     from store.ports import Catalog
 
 DATA_DEFAULT = Path(".evercurrent")
-MAIN_COLLECTION = "main"
 
 
 @dataclass(frozen=True)

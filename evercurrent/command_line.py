@@ -15,12 +15,12 @@ from typing import Annotated, Any
 import typer
 from typer._click.exceptions import ClickException
 
-from evercurrent.call import DATA_DEFAULT, MAIN_COLLECTION, Call
+from evercurrent.call import DATA_DEFAULT, Call
 from evercurrent.say import say
 from store.clock import SystemClock
 from store.errors import Misuse
 from store.folder import DataFolder
-from store.model import CollectionId, CollectionName, Namespace
+from store.model import MAIN_COLLECTION, CollectionId, CollectionName, Namespace
 
 Argument = typer.Argument
 Option = typer.Option

@@ -14,7 +14,7 @@ from evercurrent.stuck import refuse_full
 from indexer.metrics import freshness_buckets, quantile
 from store.errors import BrokerUnavailable, CatalogFull
 from store.folder import DataFolder
-from store.model import Collection, CollectionId, DocumentState, DocumentStatus
+from store.model import Collection, CollectionId, DocumentState
 from store.ports import Catalog, CatalogReader, Counts, Session
 from store.telemetry import without_password
 
@@ -23,21 +23,6 @@ OLDEST_PENDING_SECONDS_MAX = 60.0
 """Older than this, something is stuck or overloaded."""
 RETRIES_READ_MAX = 200
 """Pending documents whose last attempt is looked at for a reason."""
-
-
-def document_json(status: DocumentStatus) -> dict[str, Any]:
-    """A row of `documents`."""
-    return {
-        "document": status.document.uri,
-        "state": status.state.value,
-        "code": status.code,
-        "message": status.message,
-        "version": status.indexed_version,
-        "chunks": status.chunks,
-        "wanted_version": status.wanted_version,
-        "attempts": status.attempts,
-        "root": status.root,
-    }
 
 
 def state_json(call: Call, catalog: Catalog) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def documents(
 ) -> int:
     """Lists the documents with state and reason."""
     from evercurrent.passes import all_documents
-    from evercurrent.state import document_json
+    from indexer.rows import document_json
 
     states = states_of(state or [])
     with read_index(call) as catalog:

@@ -15,7 +15,7 @@ from store.model import check_uri
 def quarantine(call: Call) -> int:
     """Lists the documents that are not tried again by themselves, with reasons."""
     from evercurrent.passes import all_documents
-    from evercurrent.state import document_json
+    from indexer.rows import document_json
     from store.model import DocumentState
 
     with read_index(call) as catalog:
@@ -33,8 +33,8 @@ def quarantine(call: Call) -> int:
 def retry(call: Call, documents: Annotated[list[str] | None, Argument(metavar="[DOCUMENT]...", show_default=False)] = None) -> int:
     """Puts quarantined documents (all, or those named) back to work and waits for what becomes of them."""
     from evercurrent.passes import all_documents, await_settled
-    from evercurrent.state import document_json
     from evercurrent.targets import targets_of
+    from indexer.rows import document_json
     from store.model import DocumentState
 
     asked = [call.home.document(check_uri(uri)) for uri in documents or []]

@@ -33,7 +33,7 @@ def sources(
 
 def list_sources(call: Call) -> int:
     from evercurrent.passes import all_documents
-    from evercurrent.state import document_json
+    from indexer.rows import document_json
     from store.model import DocumentState
 
     with read_index(call) as catalog:

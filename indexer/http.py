@@ -20,16 +20,15 @@ from starlette.exceptions import HTTPException
 
 from indexer.metrics import EXPOSITION_TYPE
 from indexer.requests import RequestWrong, UriConvertor, checked_seconds, document_of, home_of
+from indexer.rows import document_json
 from indexer.uploads import DocumentUnknown, Uploads
 from indexer.uploads_http import add_uploads, original, status_for_upload
 from store.errors import EvercurrentError, Misuse, Transient, UnknownCollection
-from store.model import CollectionId, DocumentState, DocumentStatus
+from store.model import MAIN_COLLECTION, CollectionId, DocumentState, DocumentStatus
 
 log = structlog.get_logger()
 
 PROBLEM_TYPE = "application/problem+json"
-MAIN_COLLECTION = "main"
-"""Always exists: before its first document it is empty, not unknown."""
 PAGE_DOCUMENTS_MAX = 1000
 LOOK_SECONDS = 0.02
 
@@ -143,7 +142,7 @@ def _add_documents(app: FastAPI, catalog: DocumentsReader, uploads: Uploads | No
         status = await asyncio.to_thread(catalog.status_of, document)
         if status is None:
             raise DocumentUnknown(document=document.uri, collection=collection)
-        return status_json(status)
+        return document_json(status)
 
 
 def list_documents(
@@ -154,22 +153,7 @@ def list_documents(
             raise UnknownCollection(collection=home.collection, namespace=home.namespace)
         return {"documents": [], "cursor": None}
     page = catalog.documents(home, cursor, limit, states)
-    return {"documents": [status_json(status) for status in page.documents], "cursor": page.cursor}
-
-
-def status_json(status: DocumentStatus) -> dict[str, Any]:
-    """A ledger row as clients get it, here and from `documents --json`."""
-    return {
-        "document": status.document.uri,
-        "state": status.state.value,
-        "code": status.code,
-        "message": status.message,
-        "version": status.indexed_version,
-        "chunks": status.chunks,
-        "wanted_version": status.wanted_version,
-        "attempts": status.attempts,
-        "root": status.root,
-    }
+    return {"documents": [document_json(status) for status in page.documents], "cursor": page.cursor}
 
 
 def states_of(state: str | None) -> tuple[DocumentState, ...]:

@@ -59,6 +59,7 @@ PURE = (
     "indexer/guard.py",
     "indexer/identity.py",
     "indexer/plan.py",
+    "indexer/rows.py",
     "indexer/recipe.py",
     "indexer/feed.py",
     "indexer/embedding/batching.py",
