@@ -51,7 +51,7 @@ _MEDIA_TYPES: Mapping[str, str] = MappingProxyType(
 )
 _NAMED_TYPES: Mapping[str, str] = MappingProxyType({name: media_type for media_type, names in _NAMES.items() for name in names.split()})
 
-LOADER_VERSIONS: Mapping[str, int] = MappingProxyType({"html": 1, "markdown": 1, "text": 1})
+LOADER_VERSIONS: Mapping[str, int] = MappingProxyType({"html": 2, "markdown": 1, "text": 1})
 """Rises with every change that yields another text, marks or metadata for the same bytes: part of the recipe."""
 
 

@@ -236,7 +236,7 @@ def test_html_gives_its_visible_text_in_reading_order() -> None:
         "\n two<br>three<p hidden>no</p><script>no</script><template>no</template><noscript>no</noscript>"
         "<!-- no --><div>x<ul><li>i<li>j</ul></div>"
     )
-    assert loaded.text == "Head bold\n\none link, two\nthree\n\nx\n\ni\nj"
+    assert loaded.text == "Head bold\n\none [link](x), two\nthree\n\nx\n\n- i\n- j"
     assert (loaded.title, loaded.language, loaded.headings) == ("A & b", "de", (Heading(0, 1, "Head bold"),))
 
 
