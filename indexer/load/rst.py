@@ -12,7 +12,7 @@ from indexer.load.metadata import own_metadata
 from store.model import Block, BlockKind, Heading, LoadedText
 
 _ADORNMENT = re.compile(r"([!-/:-@\[-`{-~])\1{2,}[ \t]*$")
-_SHORT_ADORNMENT = re.compile(r"([=\-~^\"'*+#.`])\1[ \t]*$")
+_SHORT_ADORNMENT = re.compile(r"([=\-~^\"'*+#.`])\1*[ \t]*$")
 _FIELD = re.compile(r":([A-Za-z][\w .-]{0,60}):(?:[ \t]+(.*))?$")
 _LITERAL = re.compile(r"(?:.*::|\s*\.\. (?:code(?:-block)?|sourcecode|highlight|parsed-literal|literalinclude)::.*)[ \t]*$")
 _GRID = re.compile(r"[ \t]*\+(?:[-=]+\+)+[ \t]*$")

@@ -16,6 +16,8 @@ def load_xls(content: bytes, media_type: str) -> LoadedText:
     """Raises DocumentUnparsable: encrypted, damaged, or another kind of old office document."""
     import xlrd
 
+    if content.startswith(b"PK"):
+        raise DocumentUnparsable(media_type=media_type, reason="it is a ZIP container, perhaps a newer workbook; name it .xlsx")
     try:
         with xlrd.open_workbook(file_contents=content, formatting_info=True, logfile=_Silent(), on_demand=True) as workbook:
             return _read(workbook, media_type)
