@@ -34,6 +34,7 @@ from store.model import (
     Recipe,
     Recorded,
     Root,
+    RootName,
     SessionId,
     Sighting,
     Space,
@@ -92,7 +93,9 @@ class RecordedVector:
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """Documents that changed after a cursor, up to the snapshot. `rebuild`: the collection serves another build by now."""
+    """Documents that changed after a cursor, up to the snapshot.
+
+    `rebuild`: the collection serves another build by now, or is another one of that name, made since."""
 
     position: Position
     documents: tuple[DocumentId, ...]
@@ -120,13 +123,20 @@ class Ledger(Protocol):
         Absent *is* its commit: the document's chunks die and a change-log row is written in the same transaction, and a lease
         held by a worker is worth nothing afterwards. Absent of an unknown or already absent document, or by a root
         that does not own it, changes nothing; nor does a rename take another root's document away.
-        Present of a document that another root owns sets nothing and returns None (the file's state is `conflict`; HTTP asks first).
+        Present of a document that another root owns sets nothing of it and returns None. A file's or bucket's is kept as a claim (state
+        `conflict`) until its root says absent or ignored; an upload's is not (HTTP asks first, and refuses). When the owner's document
+        leaves, the oldest claim becomes a wanted present of its root in the same transaction (cause created). A `moved_from` of the
+        claimant leaves all the same: its file is gone.
+        Present by a root that is being or was removed sets nothing and returns None.
         Present with a `moved_from` that is visible keeps the old uri served until the move is committed; a chain of moves
-        collapses to its visible start. Present with the wanted content hash (uploads) keeps its version.
+        collapses to its visible start. Present with the wanted content hash (uploads) keeps its version, unless it names another media
+        type than the recorded one. Permissions that come with another content, or with a renamed file, are shown with that content:
+        until its commit the text before stays under its own, and loses at once whom the new ones (of an upload) do not name.
         Held marks without touching what is served. Seen updates the signature and lets a held document go.
-        Described changes metadata and permissions of what is served in the same transaction; the version stays, and so do chunks and
-        vectors. Of an unknown or deleted document it sets nothing and returns None. Raises MetadataRejected when the merged metadata
-        would exceed the limits: nothing of the batch's transaction is recorded.
+        Described changes the source's own metadata and permissions of what is served in the same transaction; the version stays, and so
+        do chunks and vectors, what the loader found, and the work of whoever indexes it meanwhile. Of an unknown or deleted document it
+        sets nothing and returns None. Raises MetadataRejected when the merged metadata would exceed the limits: nothing of the batch's
+        transaction is recorded.
         """
         ...
 
@@ -136,7 +146,9 @@ class Ledger(Protocol):
         ...
 
     def sightings(self, root: Root, prefix: str = "") -> Iterable[Sighting]:
-        """What the ledger remembers of `root` below the uri prefix, tombstones left out, in uri order (bytes)."""
+        """What the ledger remembers of `root` below the uri prefix, tombstones left out, in uri order (bytes).
+
+        Its claims of documents that another root owns are among them, with state CONFLICT and no content hash."""
         ...
 
     def retry(self, documents: Sequence[DocumentId] | None, home: CollectionId, now: Instant) -> int:
@@ -157,7 +169,16 @@ class Roots(Protocol):
         """Records the root; idempotent by (home, path). Returns the recorded one, whose prefix and name may differ.
 
         Uploads share the uris of the other roots: of their prefix nobody is asked. Raises Misuse when the name, or another root's
-        prefix, is taken by another path.
+        prefix, is taken by another path, or when the root is being removed.
+        """
+        ...
+
+    def remove_root(self, home: CollectionId, name: RootName, now: Instant) -> int:
+        """Takes every document of the root off the index, as Absent does, and its claims; then the name, path and prefix are free.
+
+        Many short transactions: from the first one on the root is not listed and takes no documents; what a crash leaves goes when the
+        call (or the sweep) comes again. Held documents go as well. Returns the documents removed by this call, ignored ones not
+        counted. Raises Misuse for an unknown root, and one that is removed already; UnknownCollection.
         """
         ...
 
@@ -246,6 +267,22 @@ class Builds(Protocol):
         """
         ...
 
+    def namespaces(self) -> list[Namespace]:
+        """Those that have a collection, by name."""
+        ...
+
+    def drop_collection(self, home: CollectionId, now: Instant) -> int:
+        """Removes the collection with everything in it, for good: documents, tombstones, claims, texts, the vectors that no other
+        collection of the namespace needs, aliases, roots, builds, its change log. Nothing is kept for the retention window.
+
+        The first transaction takes it out of every call; the rest follows in short ones, by the next call (or the sweep) after a
+        crash. The name can be used again at once: what comes then has keys, builds and a log of its own. Leases in it are worth
+        nothing, and a late commit is refused. A follower with a cursor in it sees the head move and the collection missing
+        (UnknownCollection), or, when the name is used again, `Changes.rebuild`. A snapshot that is open goes on seeing it.
+        Returns the documents removed by this call, tombstones and ignored ones not counted; 0 for one that is unknown. Idempotent.
+        """
+        ...
+
 
 # --- readers ------------------------------------------------------------------------------------------------
 
@@ -267,9 +304,14 @@ class CatalogReader(Protocol):
 
     def documents(
         self, home: CollectionId, cursor: str | None = None, limit: int = 1000, states: Several[DocumentState] = ()
-    ) -> DocumentPage: ...
+    ) -> DocumentPage:
+        """Ledger rows in uri order, tombstones only when asked for. A claim is a row of its own, after its document's: state CONFLICT, the
+        claimant's root, code `owned_by_source`, and a message that names the owner. A uri is a cursor, too: what comes after its rows."""
+        ...
 
-    def status_of(self, document: DocumentId) -> DocumentStatus | None: ...
+    def status_of(self, document: DocumentId) -> DocumentStatus | None:
+        """The owner's row; claims are in the pages alone."""
+        ...
 
 
 class Snapshot(Protocol):

@@ -87,11 +87,11 @@ def draft_document(
     digest = content_hash(fetched.content)
     build_ids = tuple(build.build_id for build in builds)
     unchanged = Unchanged(leased.document, leased.wanted_version, leased.fence, digest, fetched.signature, fetched.proven, build_ids)
-    if _bytes_are_all(leased) and _holds_these_bytes(premises, build_ids, digest):
+    if _bytes_are_all(leased) and _holds_these_bytes(leased, premises, build_ids, digest):
         return unchanged
     loaded = load(leased.document.uri, fetched.content)
     drafted = [draft_cut(leased, loaded, build, premises) for build in builds]
-    changed = tuple(one for one in drafted if leased.moved_from is not None or changes_anything(one))
+    changed = tuple(one for one in drafted if leased.moved_from is not None or changes_anything(one, leased.metadata))
     if not changed:
         return unchanged
     served = premises.moved_from.get(build_ids[0], Recorded())
@@ -99,12 +99,13 @@ def draft_document(
 
 
 def _bytes_are_all(leased: LeasedDocument) -> bool:
-    """What the commit shows comes from the bytes alone: an upload has metadata beside them, which may have been taken away, too."""
-    return leased.moved_from is None and leased.content_hash is None and not leased.metadata
+    """What the loader finds comes from the bytes alone: of an upload it may be said what they are."""
+    return leased.moved_from is None and leased.content_hash is None and leased.media_type is None
 
 
-def _holds_these_bytes(premises: Premises, build_ids: Sequence[BuildId], digest: ContentHash) -> bool:
-    return all(premises.recorded[build_id].content_hash == digest for build_id in build_ids)
+def _holds_these_bytes(leased: LeasedDocument, premises: Premises, build_ids: Sequence[BuildId], digest: ContentHash) -> bool:
+    recorded = [premises.recorded[build_id] for build_id in build_ids]
+    return all(one.content_hash == digest and dict(one.own_metadata) == dict(leased.metadata) for one in recorded)
 
 
 def draft_cut(leased: LeasedDocument, loaded: LoadedText, build: Build, premises: Premises) -> DraftCut:
@@ -125,7 +126,7 @@ def draft_cut(leased: LeasedDocument, loaded: LoadedText, build: Build, premises
             title=loaded.title,
             media_type=loaded.media_type,
             language=loaded.language,
-            metadata=merged_metadata(loaded, leased.metadata),
+            metadata=loaded.metadata,
         ),
     )
 
@@ -138,12 +139,7 @@ def with_inputs(chunks: Sequence[Chunk], space: Space) -> tuple[Chunk, ...]:
     )
 
 
-def merged_metadata(loaded: LoadedText, own: Metadata) -> Metadata:
-    """What the document says of itself, with what its source says over it."""
-    return {**loaded.metadata, **own}
-
-
-def changes_anything(drafted: DraftCut) -> bool:
+def changes_anything(drafted: DraftCut, own_metadata: Metadata) -> bool:
     recorded, new = drafted.recorded, drafted.cut
     return not (
         recorded.version
@@ -151,6 +147,7 @@ def changes_anything(drafted: DraftCut) -> bool:
         and recorded.layout == new.layout
         and (recorded.title, recorded.media_type) == (new.title, new.media_type)
         and dict(recorded.metadata) == dict(new.metadata)
+        and dict(recorded.own_metadata) == dict(own_metadata)
     )
 
 
@@ -168,6 +165,7 @@ def indexed_of(draft: Draft, vectors: Mapping[str, Mapping[InputHash, bytes]], e
         moved_from_version=draft.moved_from_version,
         embedded=embedded,
         build_ids=draft.build_ids,
+        own_metadata=draft.leased.metadata,
     )
 
 

@@ -201,9 +201,9 @@ def drafts_of(bench: Bench, leased: Sequence[LeasedDocument], times: StageTimes)
 
 
 def builds_of(bench: Bench, home: CollectionId) -> tuple[Build, ...]:
+    """None when the collection was dropped since the lease."""
     collection = bench.catalog.collection(home)
-    assert collection is not None, "a leased document's collection exists"
-    return collection.builds
+    return () if collection is None else collection.builds
 
 
 def premises_of(
@@ -228,6 +228,8 @@ def premises_of(
 def draft_or_outcome(
     bench: Bench, leased: LeasedDocument, builds: Sequence[Build], premises: Premises, times: StageTimes
 ) -> Draft | Outcome:
+    if not builds:
+        return Vanished(leased.document, leased.wanted_version, leased.fence, leased.noticed_at)  # refused: nothing is there to leave
     try:
         with times.timed(Stage.FETCH):
             fetched = bench.fetch(leased)

@@ -3,15 +3,33 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from heapq import merge
+from itertools import islice
 from typing import Any
 
-from store.errors import MetadataRejected
-from store.model import METADATA_BYTES_MAX, METADATA_KEYS_MAX, Metadata, Placement, VisibleChunk, VisibleDocument
+from store.errors import MetadataRejected, OwnedBySource
+from store.model import (
+    METADATA_BYTES_MAX,
+    METADATA_KEYS_MAX,
+    DocumentId,
+    DocumentState,
+    DocumentStatus,
+    Instant,
+    Metadata,
+    Placement,
+    RootName,
+    Version,
+    VisibleChunk,
+    VisibleDocument,
+)
+from store.ports import DocumentPage
 
 FILTERABLE_ALWAYS = ("document", "source", "title", "media_type", "headings", "page", "language", "version", "indexed_at")
 OWN_KEY_PREFIX = "doc_"
+CURSOR_MARK = "//"
+"""Between the uri and the claimant of a page's last row: no uri has it."""
 
 
 def chunk_metadata(document: VisibleDocument, placement: Placement) -> dict[str, Any]:
@@ -52,14 +70,9 @@ def visible_chunk(document: VisibleDocument, ordinal: int, stale: bool) -> Visib
     )
 
 
-def with_own_metadata(metadata: Metadata, own_before: Metadata, own_after: Metadata) -> dict[str, Any]:
-    """A version's metadata after its source's own metadata changed: the loader's part stays, the own part is replaced."""
-    return {key: value for key, value in metadata.items() if key not in own_before} | dict(own_after)
-
-
 def patched_metadata(own: Metadata, patch: Metadata | None) -> dict[str, Any]:
     """A source's own metadata after a merge patch (RFC 7396). Raises MetadataRejected when there would be too much of it."""
-    patched: dict[str, Any] = {} if patch is None else _merged(own, patch)
+    patched: dict[str, Any] = {} if patch is None else merged_patch(own, patch)
     if len(patched) > METADATA_KEYS_MAX:
         raise MetadataRejected(reason=f"it would have {len(patched)} keys; the limit is {METADATA_KEYS_MAX}")
     metadata_bytes = len(json.dumps(patched, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass"))
@@ -68,20 +81,54 @@ def patched_metadata(own: Metadata, patch: Metadata | None) -> dict[str, Any]:
     return patched
 
 
-def _merged(target: Metadata, patch: Metadata) -> dict[str, Any]:
+def merged_patch(target: Metadata, patch: Metadata) -> dict[str, Any]:
+    """RFC 7396."""
     merged = dict(target)
     for key, value in patch.items():
         if value is None:
             merged.pop(key, None)
         elif isinstance(value, Mapping):
             before = merged.get(key)
-            merged[key] = _merged(before if isinstance(before, Mapping) else {}, value)
+            merged[key] = merged_patch(before if isinstance(before, Mapping) else {}, value)
         else:
             merged[key] = value
     return merged
 
 
-def with_changed_metadata(metadata: Metadata, own_before: Metadata, own_after: Metadata) -> dict[str, Any]:
-    """A version's metadata after its source's own changed, whichever own metadata the version was made with: what did not change stays."""
-    changed = {key: value for key, value in own_after.items() if key not in own_before or own_before[key] != value}
-    return {key: value for key, value in metadata.items() if key not in own_before or key in own_after} | changed
+def narrowed(served: tuple[str, ...] | None, wanted: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """Who may read a text under its own permissions and under those that its document gets with the next: no one new, no one old."""
+    if served is None or wanted is None:
+        return None
+    if "*" in wanted:
+        return served
+    return wanted if "*" in served else tuple(principal for principal in wanted if principal in served)
+
+
+# --- ledger rows for people ---------------------------------------------------------------------------------
+
+
+def claim_status(document: DocumentId, root: RootName, owner: RootName, noticed_at: Instant) -> DocumentStatus:
+    """The row of a file whose uri another root owns."""
+    error = OwnedBySource(document=document.uri, owner=owner)
+    return DocumentStatus(
+        document, DocumentState.CONFLICT, Version(0), Version(0), 0, root, noticed_at, code=error.code, message=error.message
+    )
+
+
+def page_of(owned: Sequence[DocumentStatus], claims: Sequence[DocumentStatus], limit: int) -> DocumentPage:
+    """The first `limit` rows of both, a document's claims after it. Each is in its order, and complete up to `limit`."""
+    rows = tuple(islice(merge(owned, claims, key=_place) if claims else owned, limit))
+    if not rows or len(rows) < limit:
+        return DocumentPage(rows, None)
+    uri, claimant = _place(rows[-1])
+    return DocumentPage(rows, uri + CURSOR_MARK + claimant if claimant else uri)
+
+
+def place_of(cursor: str | None) -> tuple[str, str]:
+    """(uri, claimant) after which a page begins; a document itself comes before its claims."""
+    uri, _, root = (cursor or "").partition(CURSOR_MARK)
+    return uri, root
+
+
+def _place(status: DocumentStatus) -> tuple[str, str]:
+    return status.document.uri, status.root if status.state is DocumentState.CONFLICT else ""

@@ -19,6 +19,9 @@ class Recorded:
     content_hash: ContentHash | None = None
     layout: Layout = Layout()
     metadata: Metadata = field(default_factory=dict)
+    """What the loader found, without the source's own."""
+    own_metadata: Metadata = field(default_factory=dict)
+    """The source's own metadata (uploads, descriptions) as it is served, over the loader's."""
     title: str | None = None
     media_type: str | None = None
     chunks: tuple[ChunkRecord, ...] = ()
@@ -60,9 +63,11 @@ class LeasedDocument:
     signature: Signature | None
     moved_from: DocumentId | None = None
     metadata: Metadata = field(default_factory=dict)
-    """The source's own metadata (uploads), merged over the loader's."""
+    """The source's own metadata (uploads, descriptions), shown over the loader's."""
     content_hash: ContentHash | None = None
     """Of an upload: the name of its blob."""
+    media_type: str | None = None
+    """What the source says that the content is; None: its uri tells."""
     noticed_at: Instant = Instant(0.0)
 
 
@@ -80,6 +85,7 @@ class Cut:
     media_type: str
     language: str | None
     metadata: Metadata
+    """What the loader found. The source's own metadata is the ledger's: the commit shows it over this."""
     vectors: Mapping[InputHash, bytes] = field(default_factory=dict)
     """New vectors not staged before: float32, little endian, `dimensions` values each."""
 
@@ -102,6 +108,8 @@ class Indexed:
     build_ids: tuple[BuildId, ...] = ()
     """The builds that were looked at (a build without change has no cut); empty: those of the cuts. A build that began growing
     since is not among them, so the document goes on wanting work."""
+    own_metadata: Metadata = field(default_factory=dict)
+    """What the lease said. It is shown only when a newer version is wanted by now; else the ledger's, which may be newer."""
 
     @property
     def builds_done(self) -> tuple[BuildId, ...]:

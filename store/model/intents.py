@@ -26,6 +26,8 @@ class Present:
     metadata: Metadata | None = None
     """The source's own metadata (uploads); None leaves what is recorded."""
     acl: tuple[str, ...] | None = None
+    media_type: str | None = None
+    """What an upload declared or the intake detected; None leaves what is recorded while the content is known to be the same."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,8 @@ class ChangeKind(StrEnum):
     METADATA = "metadata"
     SWITCHED = "switched"
     """The collection serves another build: rebuild. Names no document."""
+    DROPPED = "dropped"
+    """The collection is gone with everything in it. Names no document, and is read by nobody: it takes the seq that wakes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def test_metadata_given_with_equal_content_shows_at_once_and_keeps_the_loaders(c
     catalog.record([present(content="one", metadata={"team": "ops", "tier": 1})])
     leased = worker.lease()
     cut = worker.cuts(leased, "one")[0]
-    loaded = replace(cut, metadata={"author": "n", **leased.metadata})
+    loaded = replace(cut, metadata={"author": "n"})
     worker.commit(replace(worker.indexed(leased, "one"), cuts=(loaded,)))
     before = catalog.position()
     catalog.record([present(content="one", metadata={"team": "dev"})])

@@ -13,6 +13,7 @@ from store.errors import MetadataRejected, Misuse
 from store.model import (
     METADATA_BYTES_MAX,
     METADATA_KEYS_MAX,
+    Build,
     ChangeKind,
     Committed,
     Described,
@@ -20,10 +21,12 @@ from store.model import (
     Ignored,
     Instant,
     Namespace,
+    Present,
     Refusal,
     Refused,
     Root,
     RootName,
+    Seq,
     SourceKind,
     Version,
 )
@@ -217,15 +220,101 @@ def test_a_description_shows_on_the_served_version_while_a_newer_one_waits(catal
     assert (texts(catalog), seen_metadata(catalog)) == ({"a.md": "two"}, {"b": 2, "c": 3})
 
 
-def test_work_that_was_handed_the_description_before_is_refused(catalog: Catalog, worker: Worker) -> None:
+def test_work_that_was_handed_the_description_before_shows_the_one_of_now(catalog: Catalog, worker: Worker) -> None:
     catalog.record([present("a.md")])
     late = worker.indexed(worker.lease("a.md"), "one")
+    catalog.record([described(metadata={"kind": "rule"}, acl=("user:a",))])
+    assert isinstance(worker.commit_one(late), Committed)
+    assert (seen_metadata(catalog), acl_of(catalog)) == ({"kind": "rule"}, ("user:a",))
+
+
+def test_late_work_of_a_version_that_came_with_other_metadata_shows_what_it_came_with(catalog: Catalog, worker: Worker) -> None:
+    catalog.record([present("a.md", content="one", metadata={"of": 1})])
+    late = worker.indexed(worker.lease("a.md"), "one")
+    catalog.record([present("a.md", content="two", metadata={"of": 2})])
+    assert isinstance(worker.commit_one(late), Committed)
+    assert (texts(catalog), seen_metadata(catalog)) == ({"a.md": "one"}, {"of": 1})
+    worker.finish("a.md", "two")
+    assert (texts(catalog), seen_metadata(catalog)) == ({"a.md": "two"}, {"of": 2})
+
+
+def test_late_work_of_a_version_that_is_not_wanted_is_refused_once_it_is_described(catalog: Catalog, worker: Worker) -> None:
+    catalog.record([present("a.md", content="one")])
+    late = worker.indexed(worker.lease("a.md"), "one")
+    catalog.record([present("a.md", content="two")])
     catalog.record([described(metadata={"kind": "rule"})])
-    verdict = worker.commit_one(late)
-    assert isinstance(verdict, Refused)
-    assert verdict.reason is Refusal.FENCE_OLD
-    assert isinstance(worker.finish("a.md", "one"), Committed)
+    assert worker.commit_one(late) == Refused(Refusal.FENCE_OLD)
+    worker.finish("a.md", "two")
     assert seen_metadata(catalog) == {"kind": "rule"}
+
+
+def test_a_description_that_hides_what_the_loader_found_gives_it_back(catalog: Catalog, worker: Worker) -> None:
+    catalog.record([present("a.md")])
+    outcome = worker.indexed(worker.lease("a.md"), "one")
+    worker.commit(replace(outcome, cuts=(replace(outcome.cuts[0], metadata={"author": "mira", "tags": ["x"]}),)))
+    catalog.record([described(metadata={"author": "ada"})])
+    assert seen_metadata(catalog) == {"author": "ada", "tags": ["x"]}
+    catalog.record([described(metadata={"author": None})])
+    assert seen_metadata(catalog) == {"author": "mira", "tags": ["x"]}
+    catalog.record([described(metadata={"tags": []}), described(metadata=None)])
+    assert seen_metadata(catalog) == {"author": "mira", "tags": ["x"]}
+
+
+def test_the_planner_reads_what_the_loader_found_apart_from_the_sources_own(catalog: Catalog, worker: Worker) -> None:
+    catalog.record([present("a.md", metadata={"kind": "note"})])
+    outcome = worker.indexed(worker.lease("a.md"), "one")
+    worker.commit(replace(outcome, cuts=(replace(outcome.cuts[0], metadata={"author": "mira"}),)))
+    (recorded,) = catalog.recorded([(document("a.md"), _served(catalog))])
+    assert (recorded.metadata, recorded.own_metadata) == ({"author": "mira"}, {"kind": "note"})
+
+
+def test_equal_bytes_show_the_metadata_that_was_given_while_they_were_read(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "one", content="one", metadata={"of": 1})
+    catalog.record([present("a.md", content="two", metadata={"of": 1})])
+    catalog.record([present("a.md", content="one", metadata={"of": 1})])
+    leased = worker.lease("a.md")
+    catalog.record([present("a.md", content="one", metadata={"of": 2}), described(metadata={"more": True})])
+    before = catalog.position()
+    verdict = worker.commit_one(worker.unchanged(leased, "one"))
+    assert verdict == Committed(Seq(before.seq + 1))
+    assert seen_metadata(catalog) == {"of": 2, "more": True}
+
+
+# --- what the bytes are ---------------------------------------------------------------------------------------------
+
+
+def test_a_media_type_reaches_the_worker_and_another_one_is_another_version(catalog: Catalog, worker: Worker) -> None:
+    catalog.ensure_root(UPLOADS)
+    (first,) = catalog.record([_typed("text/html")])
+    assert worker.lease("a.md").media_type == "text/html"
+    worker.finish("a.md", "one")
+    assert catalog.record([_typed("text/html"), _typed(None)]) == [first, first]
+    (second,) = catalog.record([_typed("text/markdown")])
+    assert (second != first, worker.lease("a.md").media_type) == (True, "text/markdown")
+    worker.finish("a.md", "one")
+    assert catalog.record([_typed(None)]) == [second]
+
+
+def test_a_media_type_stays_with_its_content_alone(catalog: Catalog, worker: Worker) -> None:
+    catalog.ensure_root(UPLOADS)
+    catalog.record([_typed("text/html")])
+    worker.commit(worker.failed(worker.lease("a.md")))
+    catalog.record([_typed(None)])
+    assert worker.lease("a.md").media_type == "text/html"
+    catalog.record([_typed(None, "two")])
+    assert worker.lease("a.md").media_type is None
+    catalog.record([_typed("text/html", "two"), absent("a.md"), _typed(None, "two")])
+    assert worker.lease("a.md").media_type is None
+
+
+def _typed(media_type: str | None, content: str = "one") -> Present:
+    return replace(present("a.md", root="uploads", content=content), media_type=media_type)
+
+
+def _served(catalog: Catalog) -> Build:
+    collection = catalog.collection(HOME)
+    assert collection is not None
+    return collection.served
 
 
 def test_a_document_on_its_way_to_a_new_name_is_described_under_both(catalog: Catalog, worker: Worker) -> None:

@@ -259,6 +259,7 @@ class Worker:
             moved_from=leased.moved_from,
             moved_from_version=moved_from_version,
             embedded=sum(len(cut.vectors) for cut in cuts),
+            own_metadata=leased.metadata,
         )
 
     def unchanged(self, leased: LeasedDocument, text: str, build_ids: tuple[BuildId, ...] = ()) -> Unchanged:
@@ -302,7 +303,7 @@ class Worker:
         inputs = {chunk.input_hash for chunk in chunks_of(leased.document, text, prefix)}
         missing = self.catalog.missing(leased.document.home, build.space, inputs)
         vectors = {key: vector_of(key, build.space.dimensions) for key in missing}
-        return cut_of(build, leased.document, text, recorded, moved, metadata=leased.metadata, vectors=vectors, prefix=prefix)
+        return cut_of(build, leased.document, text, recorded, moved, vectors=vectors, prefix=prefix)
 
 
 # --- reading ------------------------------------------------------------------------------------------------

@@ -38,6 +38,7 @@ def recorded_with(metadata: Metadata) -> Recorded:
         content_hash=draft.content_hash,
         layout=made.cut.layout,
         metadata=made.cut.metadata,
+        own_metadata=metadata,
         title=made.cut.title,
         media_type=made.cut.media_type,
         chunks=tuple(ChunkRecord(chunk.chunk_id, chunk.text_hash, chunk.occurrence, chunk.input_hash) for chunk in made.plan.add),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from store.catalog.visible import FILTERABLE_ALWAYS, chunk_metadata, visible_chunk, with_own_metadata
+from store.catalog.visible import FILTERABLE_ALWAYS, chunk_metadata, narrowed, visible_chunk
 from store.model import ChunkId, CollectionId, CollectionName, Instant, Layout, Namespace, Placement, Version, VisibleDocument
 
 HOME = CollectionId(Namespace("default"), CollectionName("main"))
@@ -60,5 +60,8 @@ def test_a_chunks_text_is_the_slice_of_its_placement() -> None:
     assert (chunk.text, chunk.ordinal, chunk.start, chunk.end, chunk.stale, chunk.acl) == ("beta", 1, 6, 10, True, ("user:u",))
 
 
-def test_own_metadata_is_replaced_and_the_loaders_stays() -> None:
-    assert with_own_metadata({"lang": "en", "team": "ops"}, {"team": "ops"}, {"owner": "u"}) == {"lang": "en", "owner": "u"}
+def test_a_text_that_waits_for_the_next_is_read_by_whom_both_name() -> None:
+    assert narrowed(("user:a", "user:b"), ("user:b", "user:c")) == ("user:b",)
+    assert narrowed(("*",), ("user:b",)) == ("user:b",)
+    assert narrowed(("user:a",), ("*",)) == ("user:a",)
+    assert (narrowed(None, ("*",)), narrowed(("*",), None)) == (None, None)

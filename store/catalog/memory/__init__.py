@@ -7,6 +7,7 @@ from store.catalog.memory.builds import MemoryBuilds
 from store.catalog.memory.commits import MemoryCommits
 from store.catalog.memory.leases import MemoryLeases
 from store.catalog.memory.ledger import MemoryLedger
+from store.catalog.memory.roots import MemoryRoots
 from store.catalog.memory.snapshots import MemoryReader
 from store.catalog.memory.tables import Tables
 from store.clock import Clock
@@ -14,7 +15,7 @@ from store.clock import Clock
 __all__ = ["MemoryCatalog"]
 
 
-class MemoryCatalog(MemoryLedger, MemoryLeases, MemoryCommits, MemoryBuilds, MemoryReader, MemoryAudit):
+class MemoryCatalog(MemoryLedger, MemoryRoots, MemoryLeases, MemoryCommits, MemoryBuilds, MemoryReader, MemoryAudit):
     """Implements ports.Catalog. Safe for threads, by one lock; nothing outlives the process."""
 
     def __init__(self, clock: Clock) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from store.catalog.memory.sweeping import forget_home
 from store.catalog.memory.tables import CollectionRow, DocumentRow, Tables
 from store.model import (
     Build,
@@ -15,6 +16,7 @@ from store.model import (
     CollectionId,
     DocumentState,
     Instant,
+    Namespace,
     Recipe,
     Seq,
     Space,
@@ -33,7 +35,7 @@ class MemoryBuilds:
         with tables.lock:
             row = tables.collections.get(home)
             if row is None:
-                row = tables.collections[home] = CollectionRow(home, create_build(tables, recipe, space))
+                row = tables.collections[home] = CollectionRow(home, create_build(tables, recipe, space), tables.seq)
             else:
                 grow(tables, row, recipe, space)
             return row.value
@@ -46,6 +48,14 @@ class MemoryBuilds:
     def collections(self) -> list[Collection]:
         with self._tables.lock:
             return [row.value for row in self._tables.collections.values()]
+
+    def namespaces(self) -> list[Namespace]:
+        with self._tables.lock:
+            return sorted({home.namespace for home in self._tables.collections})
+
+    def drop_collection(self, home: CollectionId, now: Instant) -> int:
+        with self._tables.lock:
+            return drop_collection(self._tables, home, now) if home in self._tables.collections else 0
 
     def switch(self, home: CollectionId, now: Instant) -> bool:
         tables = self._tables
@@ -64,6 +74,24 @@ class MemoryBuilds:
             retire(tables, retired.build_id, seq)
             tables.log.append(Change(seq, now, ChangeKind.SWITCHED, home, None, Version(0)))
             return True
+
+
+def drop_collection(tables: Tables, home: CollectionId, now: Instant) -> int:
+    """What an open snapshot still sees goes with the sweep; nothing of it is kept for the retention window."""
+    del tables.collections[home]
+    seq = tables.next_seq()
+    rows = list(tables.documents_of(home))
+    for row in rows:
+        del tables.documents[row.document]
+    tables.roots = [root for root in tables.roots if root.home != home]
+    tables.left_roots = {left for left in tables.left_roots if left[0] != home}
+    tables.claims = [claim for claim in tables.claims if claim.document.home != home]
+    tables.aliases = {old: new for old, new in tables.aliases.items() if old.home != home}
+    tables.log = [change for change in tables.log if change.home != home]
+    tables.log.append(Change(seq, now, ChangeKind.DROPPED, home, None, Version(0)))
+    forget_home(tables, home, seq)
+    gone = (DocumentState.DELETED, DocumentState.IGNORED)
+    return sum(row.mark not in gone and row.moving_to is None for row in rows)
 
 
 def create_build(tables: Tables, recipe: Recipe, space: Space) -> Build:

@@ -6,6 +6,7 @@ from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
 from typing import assert_never
 
+from store.catalog.memory.ledger import permit, rewrite_metadata
 from store.catalog.memory.sweeping import sweep
 from store.catalog.memory.tables import ChunkRow, CollectionRow, DocumentRow, Tables, VectorKey, VectorRow, VersionRow
 from store.catalog.tallying import freshness_tallies, outcome_tallies, vector_rows_tallies
@@ -25,6 +26,7 @@ from store.model import (
     Indexed,
     InputHash,
     Instant,
+    Metadata,
     Outcome,
     Recorded,
     Refusal,
@@ -77,6 +79,7 @@ def read_recorded(tables: Tables, document: DocumentId, build: Build) -> Recorde
         content_hash=version.content_hash,
         layout=version.layout,
         metadata=version.metadata,
+        own_metadata=version.own_metadata,
         title=version.title,
         media_type=version.media_type,
         chunks=tuple(ChunkRecord(chunk.chunk_id, chunk.text_hash, chunk.occurrence, chunk.input_hash) for chunk in chunks),
@@ -96,7 +99,7 @@ def carry_out(tables: Tables, session_id: SessionId, outcome: Outcome, now: Inst
         case Indexed():
             return commit_indexed(tables, outcome, row, now)
         case Unchanged():
-            return commit_unchanged(tables, outcome, row)
+            return commit_unchanged(tables, outcome, row, now)
         case Failed():
             return commit_failed(tables, outcome, row, now)
         case Vanished():
@@ -166,7 +169,10 @@ def commit_indexed(tables: Tables, outcome: Indexed, row: DocumentRow, now: Inst
     cuts = live_cuts(outcome, collection)
     was_visible = tables.is_visible(outcome.document)
     seq = tables.next_seq()
-    written = sum(write_cut(tables, outcome, build, cut, seq, now) for build, cut in cuts)
+    own_metadata = (row.own_metadata or {}) if row.wanted_version <= outcome.version else outcome.own_metadata
+    written = sum(write_cut(tables, outcome, build, cut, own_metadata, seq, now) for build, cut in cuts)
+    if row.waiting_acl is not None and outcome.version >= row.waiting_acl[0]:
+        row.acl, row.waiting_acl = row.waiting_acl[1], None
     shown = next((cut for build, cut in cuts if build == collection.served), cuts[0][1])
     reused = max(0, len(shown.plan.add) - outcome.embedded)
     first = not was_visible and outcome.moved_from is None
@@ -200,7 +206,7 @@ def indexed_change(outcome: Indexed, shown: Cut, seq: Seq, now: Instant, *, firs
     )
 
 
-def write_cut(tables: Tables, outcome: Indexed, build: Build, cut: Cut, seq: Seq, now: Instant) -> int:
+def write_cut(tables: Tables, outcome: Indexed, build: Build, cut: Cut, own_metadata: Metadata, seq: Seq, now: Instant) -> int:
     """Chunks die and are born, the old version dies, the new one is born: all at `seq`. Returns how many vectors are new."""
     key = (outcome.document, build.build_id)
     drop = frozenset(cut.plan.drop)
@@ -221,6 +227,7 @@ def write_cut(tables: Tables, outcome: Indexed, build: Build, cut: Cut, seq: Seq
             media_type=cut.media_type,
             language=cut.language,
             metadata=dict(cut.metadata),
+            own_metadata=dict(own_metadata),
             content_hash=outcome.content_hash,
             layout=cut.layout,
             text=cut.text,
@@ -261,10 +268,20 @@ def settle(row: DocumentRow, outcome: Indexed | Unchanged, builds_done: Several[
         row.forget_failures()
 
 
-def commit_unchanged(tables: Tables, outcome: Unchanged, row: DocumentRow) -> Verdict:
+def commit_unchanged(tables: Tables, outcome: Unchanged, row: DocumentRow, now: Instant) -> Verdict:
     settle(row, outcome, outcome.build_ids or (tables.collection(outcome.document.home).served.build_id,))
     tables.add_tallies(outcome_tallies("unchanged"))
-    return Committed(None)
+    return Committed(tables.seq if show_belongings(tables, outcome, row, now) else None)
+
+
+def show_belongings(tables: Tables, outcome: Unchanged, row: DocumentRow, now: Instant) -> bool:
+    """What came with a version whose bytes turned out to be the ones that are served: they are its, too."""
+    seen, waiting = False, row.waiting_acl
+    if row.wanted_version <= outcome.version:
+        seen = rewrite_metadata(tables, row, now, lambda _own: row.own_metadata or {})
+    if waiting is not None and outcome.version >= waiting[0]:
+        seen = permit(tables, row, waiting[1], now) or seen
+    return seen
 
 
 def commit_failed(tables: Tables, outcome: Failed, row: DocumentRow, now: Instant) -> Verdict:

@@ -65,6 +65,7 @@ def lease_one(tables: Tables, row: DocumentRow, session_id: SessionId, now: Inst
     if row.session_id != session_id and has_live_lease(tables, row, now):
         return None
     row.session_id, row.lease_seconds, row.fence = session_id, lease_seconds, tables.next_fence()
+    row.leased_version = row.wanted_version
     home = row.document.home
     return LeasedDocument(
         document=row.document,
@@ -77,5 +78,6 @@ def lease_one(tables: Tables, row: DocumentRow, session_id: SessionId, now: Inst
         moved_from=row.moved_from,
         metadata=dict(row.own_metadata or {}),
         content_hash=row.wanted_hash,
+        media_type=row.media_type,
         noticed_at=row.noticed_at,
     )

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import assert_never
 
-from store.catalog.memory.tables import DocumentRow, Notice, Tables
+from store.catalog.memory.tables import NO_VERSION, Claim, DocumentRow, Notice, Tables
 from store.catalog.turns import take_turns
-from store.catalog.visible import patched_metadata, with_changed_metadata, with_own_metadata
+from store.catalog.visible import merged_patch, narrowed, patched_metadata
 from store.errors import Misuse
 from store.model import (
     Absent,
@@ -39,7 +39,7 @@ from store.ports import Tally
 
 
 class MemoryLedger:
-    """Implements ports.Ledger, ports.Roots and ports.Uploads."""
+    """Implements ports.Ledger and ports.Uploads."""
 
     _tables: Tables
 
@@ -66,12 +66,17 @@ class MemoryLedger:
         """A document that is about to leave for its new uri is left out: its source no longer has it, and that is known."""
         tables = self._tables
         with tables.lock:
+            claimed = [
+                Sighting(claim.document.uri, DocumentState.CONFLICT, claim.signature, False, None, NO_VERSION)
+                for claim in tables.claims
+                if claim.document.home == root.home and claim.root == root.name
+            ]
             rows = [
                 Sighting(row.document.uri, tables.state(row), row.signature, row.proven, row.content_hash, row.wanted_version)
                 for row in tables.documents_of(root.home)
                 if row.root == root.name and row.mark is not DocumentState.DELETED and row.moving_to is None
             ]
-        return sorted((row for row in rows if row.uri.startswith(prefix)), key=lambda row: row.uri)
+        return sorted((row for row in rows + claimed if row.uri.startswith(prefix)), key=lambda row: row.uri)
 
     def retry(self, documents: Sequence[DocumentId] | None, home: CollectionId, now: Instant) -> int:
         tables = self._tables
@@ -99,31 +104,6 @@ class MemoryLedger:
     def add_tallies(self, tallies: Sequence[Tally]) -> None:
         with self._tables.lock:
             self._tables.add_tallies(tallies)
-
-    def roots(self, home: CollectionId | None = None) -> list[Root]:
-        with self._tables.lock:
-            return [root for root in self._tables.roots if home is None or root.home == home]
-
-    def ensure_root(self, root: Root) -> Root:
-        tables = self._tables
-        with tables.lock:
-            tables.collection(root.home)
-            siblings = [known for known in tables.roots if known.home == root.home]
-            known = next((known for known in siblings if known.path == root.path), None)
-            if known is None:
-                refuse_taken_root(root, siblings)
-                tables.roots.append(root)
-                return root
-            if known.device is None and root.device is not None:
-                tables.roots[tables.roots.index(known)] = known = replace(known, device=root.device)
-            return known
-
-
-def refuse_taken_root(root: Root, siblings: Iterable[Root]) -> None:
-    for known in siblings:
-        shares_uris = SourceKind.UPLOADS in (root.kind, known.kind)
-        if root.name == known.name or (root.prefix == known.prefix and not shares_uris):
-            raise Misuse(f"The root {root.name!r} is already the folder {known.path}; give this one another name: NAME={root.path}.")
 
 
 def has_live_lease(tables: Tables, row: DocumentRow, now: Instant) -> bool:
@@ -156,18 +136,25 @@ class Batch:
 def read_batch(tables: Tables, intents: Sequence[Intent]) -> Batch:
     presents = [intent for intent in intents if isinstance(intent, Present)]
     moved = [tables.documents.get(intent.moved_from) for intent in presents if intent.moved_from is not None]
-    belongings = {row.document: Belongings(row.own_metadata, row.acl) for row in moved if row is not None}
+    belongings = {row.document: Belongings(row.own_metadata, row.wanted_acl) for row in moved if row is not None}
     return Batch(frozenset(intent.document for intent in presents), belongings)
 
 
 def check_intent(tables: Tables, intent: Intent) -> None:
     if isinstance(intent, Present | Ignored):
         tables.collection(intent.document.home)
-        if not any(root.home == intent.document.home and root.name == intent.root for root in tables.roots):
+        home = intent.document.home
+        if live_root(tables, intent) is None and (home, intent.root) not in tables.left_roots:
             raise Misuse(f"There is no root {intent.root!r}; register it first.")
     if isinstance(intent, Described) and not isinstance(intent.metadata, Unset):
         row = tables.documents.get(intent.document)
         patched_metadata((row and row.own_metadata) or {}, intent.metadata)
+
+
+def live_root(tables: Tables, intent: Present | Ignored) -> Root | None:
+    """None: the root was removed."""
+    home = intent.document.home
+    return next((root for root in tables.roots if (root.home, root.name) == (home, intent.root)), None)
 
 
 def record_intent(tables: Tables, intent: Intent, now: Instant, batch: Batch) -> Version | None:
@@ -175,9 +162,7 @@ def record_intent(tables: Tables, intent: Intent, now: Instant, batch: Batch) ->
         case Present():
             return record_present(tables, intent, now, batch)
         case Absent():
-            row = tables.documents.get(intent.document)
-            is_known = row is not None and row.mark is not DocumentState.DELETED and intent.root in (None, row.root)
-            return tables.bury(row, now) if row is not None and is_known else None
+            return record_absent(tables, intent, now)
         case Ignored():
             record_ignored(tables, intent, now)
         case Held():
@@ -196,27 +181,64 @@ def owned_by_another(row: DocumentRow, root: RootName) -> bool:
 
 
 def record_present(tables: Tables, intent: Present, now: Instant, batch: Batch) -> Version | None:
+    root = live_root(tables, intent)
+    if root is None:
+        return None
     row = tables.documents.setdefault(intent.document, DocumentRow(intent.document, intent.root, noticed_at=intent.noticed_at))
     if owned_by_another(row, intent.root):
+        record_claim(tables, intent, root, now, batch)
         return None
     if is_wanted_already(row, intent):
         give_belongings(tables, row, intent.metadata, intent.acl, now)
         return row.wanted_version
     tables.stay(row)
-    inherited = Belongings(row.own_metadata, row.acl)
+    inherited = Belongings(row.own_metadata, row.wanted_acl)
     old = find_moved(tables, intent)
+    if intent.moved_from is not None and intent.moved_from not in batch.targets:
+        tables.withdraw(intent.moved_from, intent.root)
     if old is not None:
-        inherited = batch.belongings.get(old.document, Belongings(old.own_metadata, old.acl))
+        inherited = batch.belongings.get(old.document, Belongings(old.own_metadata, old.wanted_acl))
         move(tables, old, row, now, batch)
     notice(tables, row, intent)
     row.own_metadata = inherited.own_metadata if intent.metadata is None else dict(intent.metadata)
-    permit(tables, row, inherited.acl if intent.acl is None else intent.acl, now)
+    await_acl(tables, row, inherited.acl, intent.acl, now)
     return row.wanted_version
+
+
+def record_claim(tables: Tables, intent: Present, root: Root, now: Instant, batch: Batch) -> None:
+    """The file waits for the uri's owner. What it was renamed from is gone, whatever became of its new name.
+
+    An upload is not remembered: whoever sent it was told. Noticed again a claim keeps its place in the line.
+    """
+    if root.kind is not SourceKind.UPLOADS:
+        claim = Claim(intent.document, intent.root, intent.noticed_at, intent.cause, intent.signature)
+        known = next((place for place, one in enumerate(tables.claims) if (one.document, one.root) == (claim.document, claim.root)), None)
+        if known is None:
+            tables.claims.append(claim)
+        else:
+            tables.claims[known] = replace(claim, noticed_at=tables.claims[known].noticed_at)
+    if intent.moved_from is None or intent.moved_from in batch.targets:
+        return
+    tables.withdraw(intent.moved_from, intent.root)
+    old = find_moved(tables, intent)
+    if old is not None:
+        tables.bury(old, now)
+
+
+def record_absent(tables: Tables, intent: Absent, now: Instant) -> Version | None:
+    row = tables.documents.get(intent.document)
+    if row is None or row.mark is DocumentState.DELETED:
+        return None
+    if intent.root not in (None, row.root):
+        tables.withdraw(intent.document, intent.root)
+        return None
+    return tables.bury(row, now)
 
 
 def is_wanted_already(row: DocumentRow, intent: Present) -> bool:
     equal = intent.content_hash is not None and row.wanted_hash == intent.content_hash
-    return equal and row.wanted and row.mark is None and row.code is None and intent.moved_from is None
+    same = equal and intent.media_type in (None, row.media_type)
+    return same and row.wanted and row.mark is None and row.code is None and intent.moved_from is None
 
 
 def notice(tables: Tables, row: DocumentRow, intent: Present) -> None:
@@ -228,43 +250,72 @@ def notice(tables: Tables, row: DocumentRow, intent: Present) -> None:
     row.notices.append(Notice(row.wanted_version, intent.noticed_at))
     row.noticed_at = min(notice.at for notice in row.notices)
     row.urgency = min(row.urgency, intent.urgency) if unserved else intent.urgency
+    is_same_content = row.wanted and intent.content_hash is not None and row.wanted_hash == intent.content_hash
+    row.media_type = intent.media_type or (row.media_type if is_same_content else None)
     row.root, row.wanted, row.mark, row.cause = intent.root, True, None, intent.cause
     row.signature, row.proven, row.wanted_hash = intent.signature, False, intent.content_hash
     row.forget_failures()
 
 
 def give_belongings(tables: Tables, row: DocumentRow, metadata: Metadata | None, acl: tuple[str, ...] | None, now: Instant) -> None:
-    """Metadata and permissions of a document whose content stays. What is served changes at once; a worker that was handed
-    the metadata before is refused and reads it again."""
+    """Metadata and permissions of a document whose content stays. What is served of that content changes at once."""
+    is_served = tables.indexed_version(row) >= row.wanted_version
     if metadata is not None and dict(metadata) != dict(row.own_metadata or {}):
-        own_before, row.own_metadata = row.own_metadata or {}, dict(metadata)
-        if row.session_id is not None:
-            tables.free(row)
-        if tables.indexed_version(row) >= row.wanted_version:
-            own_after = row.own_metadata
-            rewrite_metadata(tables, row, now, lambda metadata: with_own_metadata(metadata, own_before, own_after))
-    if acl is not None:
+        row.own_metadata = after = dict(metadata)
+        if is_served:
+            rewrite_metadata(tables, row, now, lambda _own: after)
+    if acl is not None and is_served:
         permit(tables, row, acl, now)
+    elif acl is not None:
+        await_acl(tables, row, row.wanted_acl, acl, now)
 
 
-def rewrite_metadata(tables: Tables, row: DocumentRow, now: Instant, rewritten: Callable[[Metadata], Metadata]) -> None:
-    """The same version with other metadata is born: text, layout and chunks stay."""
+def rewrite_metadata(tables: Tables, row: DocumentRow, now: Instant, rewritten: Callable[[Metadata], Metadata]) -> bool:
+    """The same version with other metadata of its source's own is born, where it differs: text, layout and chunks stay."""
+    builds = tables.collection(row.document.home).builds
+    living = [(build, version) for build in builds if (version := tables.living_version(row.document, build.build_id)) is not None]
+    changed = [(build, version) for build, version in living if dict(rewritten(version.own_metadata)) != dict(version.own_metadata)]
+    if not changed:
+        return False
     seq = tables.next_seq()
-    for build in tables.collection(row.document.home).builds:
-        version = tables.living_version(row.document, build.build_id)
-        if version is not None:
-            after = replace(version, born=seq, metadata=rewritten(version.metadata))
-            tables.versions[row.document, build.build_id].append(after)
-            version.died = seq
+    for build, version in changed:
+        after = replace(version, born=seq, own_metadata=dict(rewritten(version.own_metadata)))
+        tables.versions[row.document, build.build_id].append(after)
+        version.died = seq
     tables.log_metadata(row, now, seq)
+    return True
 
 
-def permit(tables: Tables, row: DocumentRow, acl: tuple[str, ...] | None, now: Instant) -> None:
+def permit(tables: Tables, row: DocumentRow, acl: tuple[str, ...] | None, now: Instant) -> bool:
+    """The permissions of what is served and of what is wanted; returns whether a reader sees the difference."""
+    row.waiting_acl = None
     if acl == row.acl:
-        return
+        return False
     row.acl = acl
-    if tables.is_visible(row.document):
+    visible = tables.is_visible(row.document)
+    if visible:
         tables.log_metadata(row, now, tables.next_seq())
+    return visible
+
+
+def await_acl(tables: Tables, row: DocumentRow, inherited: tuple[str, ...] | None, given: tuple[str, ...] | None, now: Instant) -> None:
+    """Permissions of content that is wanted, from now on, and not served yet.
+
+    What is served keeps its own, and loses at once whom an upload's new ones do not name. A worker that read before must not commit:
+    it would show new bytes under the old permissions.
+    """
+    wanted, waiting = inherited if given is None else given, row.waiting_acl
+    if not tables.is_visible(row.document):
+        permit(tables, row, wanted, now)
+        return
+    kept = row.acl if given is None else narrowed(row.acl, given)
+    permit(tables, row, kept, now)
+    if wanted == kept:
+        return
+    since = row.wanted_version if waiting is None or waiting[1] != wanted else waiting[0]
+    row.waiting_acl = (since, wanted)
+    if since == row.wanted_version and row.session_id is not None:
+        tables.free(row)
 
 
 def record_described(tables: Tables, intent: Described, now: Instant) -> Version | None:
@@ -272,7 +323,7 @@ def record_described(tables: Tables, intent: Described, now: Instant) -> Version
     if row is None or row.mark is DocumentState.DELETED:
         return None
     if not isinstance(intent.metadata, Unset):
-        describe(tables, row, patched_metadata(row.own_metadata or {}, intent.metadata), now)
+        describe(tables, row, intent.metadata, now)
     if not isinstance(intent.acl, Unset):
         permit(tables, row, intent.acl, now)
     if row.moving_to is not None:
@@ -280,16 +331,16 @@ def record_described(tables: Tables, intent: Described, now: Instant) -> Version
     return row.wanted_version
 
 
-def describe(tables: Tables, row: DocumentRow, own_after: Metadata, now: Instant) -> None:
-    """What is visible changes at once, an older version, too; a worker that was handed the metadata before is refused."""
-    own_before = row.own_metadata or {}
-    if own_after == own_before:
-        return
-    row.own_metadata = own_after
-    if row.session_id is not None:
-        tables.free(row)
-    if tables.is_visible(row.document):
-        rewrite_metadata(tables, row, now, lambda metadata: with_changed_metadata(metadata, own_before, own_after))
+def describe(tables: Tables, row: DocumentRow, patch: Metadata | None, now: Instant) -> None:
+    """What is visible changes at once, an older version, too. A worker's commit takes what the ledger says by then, unless it is of a
+    version that is not wanted any more: that one is refused, since it would show what the version came with."""
+    before = row.own_metadata or {}
+    after = patched_metadata(before, patch)
+    if after != before:
+        row.own_metadata = after
+        if row.session_id is not None and row.wanted_version > row.leased_version:
+            tables.free(row)
+    rewrite_metadata(tables, row, now, lambda own: {} if patch is None else merged_patch(own, patch))
 
 
 # --- moves --------------------------------------------------------------------------------------------------
@@ -335,11 +386,16 @@ def let_leave(tables: Tables, origin: DocumentRow, row: DocumentRow, now: Instan
 
 
 def record_ignored(tables: Tables, intent: Ignored, now: Instant) -> None:
+    if live_root(tables, intent) is None:
+        return
     row = tables.documents.setdefault(intent.document, DocumentRow(intent.document, intent.root, noticed_at=intent.noticed_at))
     if row.root != intent.root and row.mark is not DocumentState.DELETED:
+        tables.withdraw(intent.document, intent.root)
         return
     if row.mark is not DocumentState.DELETED:
         tables.bury(row, now)
+        if row.wanted:
+            return
     row.mark, row.root, row.signature = DocumentState.IGNORED, intent.root, intent.signature
     row.code, row.message = "ignored", intent.reason
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Collection as Several
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from store.catalog.memory.tables import DocumentRow, Tables, VersionRow
-from store.catalog.visible import visible_chunk
+from store.catalog.memory.tables import CollectionRow, DocumentRow, Tables, VersionRow
+from store.catalog.visible import claim_status, page_of, place_of, visible_chunk
 from store.errors import CursorLapsed, UnknownCollection
 from store.model import (
     Build,
@@ -40,8 +40,8 @@ class MemoryReader:
     def snapshot(self) -> Iterator[Snapshot]:
         tables = self._tables
         with tables.lock:
-            served = {home: row.served for home, row in tables.collections.items()}
-            pinned = MemorySnapshot(tables, self.position(), served, tables.log, tables.log_floor)
+            collections = {home: replace(row) for home, row in tables.collections.items()}
+            pinned = MemorySnapshot(tables, self.position(), collections, tables.log, tables.log_floor)
             tables.pins[tables.seq] += 1
         try:
             yield pinned
@@ -60,6 +60,7 @@ class MemoryReader:
             tables.collection(home)
             rows = list(tables.documents_of(home))
             states = Counter(tables.state(row) for row in rows)
+            states.update(DocumentState.CONFLICT for claim in tables.claims if claim.document.home == home)
             chunks = sum(status_of_row(tables, row).chunks for row in rows)
             waiting = (row.noticed_at for row in rows if tables.state(row) is DocumentState.PENDING)
             return Counts(dict(states), chunks, min(waiting, default=None))
@@ -70,15 +71,24 @@ class MemoryReader:
         tables = self._tables
         with tables.lock:
             tables.collection(home)
-            shown = (status_of_row(tables, row) for row in tables.documents_of(home) if row.document.uri > (cursor or ""))
+            after = place_of(cursor)
+            shown = (status_of_row(tables, row) for row in tables.documents_of(home) if row.document.uri > after[0])
             wanted = [status for status in shown if (status.state in states if states else status.state is not DocumentState.DELETED)]
-        page = tuple(sorted(wanted, key=lambda status: status.document.uri)[:limit])
-        return DocumentPage(page, page[-1].document.uri if len(page) == limit else None)
+            claims = claim_statuses(tables, home, after) if not states or DocumentState.CONFLICT in states else []
+        return page_of(sorted(wanted, key=lambda status: status.document.uri), claims, limit)
 
     def status_of(self, document: DocumentId) -> DocumentStatus | None:
         with self._tables.lock:
             row = self._tables.documents.get(document)
             return None if row is None else status_of_row(self._tables, row)
+
+
+def claim_statuses(tables: Tables, home: CollectionId, after: tuple[str, str]) -> list[DocumentStatus]:
+    claims = [claim for claim in tables.claims if claim.document.home == home and (claim.document.uri, claim.root) > after]
+    return [
+        claim_status(claim.document, claim.root, tables.documents[claim.document].root, claim.noticed_at)
+        for claim in sorted(claims, key=lambda claim: (claim.document.uri, claim.root))
+    ]
 
 
 def status_of_row(tables: Tables, row: DocumentRow) -> DocumentStatus:
@@ -103,7 +113,7 @@ class MemorySnapshot:
 
     _tables: Tables
     _position: Position
-    _served: Mapping[CollectionId, Build]
+    _collections: Mapping[CollectionId, CollectionRow]
     _log: list[Change]
     _log_floor: Seq
 
@@ -114,10 +124,11 @@ class MemorySnapshot:
     def changes(self, since: Position, home: CollectionId) -> Changes:
         if since.incarnation != self._position.incarnation or not self._log_floor <= since.seq <= self._position.seq:
             raise CursorLapsed(cursor=since.seq)
-        self._build(home)
+        born = self._collection(home).born
         rows = list(self.log(home, since))
         last = {row.document: row.seq for row in rows if row.document is not None}
-        return Changes(self._position, tuple(sorted(last, key=lambda document: last[document])), any(row.document is None for row in rows))
+        rebuild = since.seq < born or any(row.document is None for row in rows)
+        return Changes(self._position, tuple(sorted(last, key=lambda document: last[document])), rebuild)
 
     def documents(self, home: CollectionId, only: Sequence[DocumentId] | None = None) -> Iterator[VisibleDocument]:
         build = self._build(home)
@@ -136,18 +147,22 @@ class MemorySnapshot:
             return [self._chunk(chunk_id, home, build) for chunk_id in chunk_ids]
 
     def log(self, home: CollectionId, since: Position) -> Iterator[Change]:
-        self._build(home)
-        return iter([row for row in list(self._log) if row.home == home and since.seq < row.seq <= self._position.seq])
+        after = max(since.seq, self._collection(home).born)
+        return iter([row for row in list(self._log) if row.home == home and after < row.seq <= self._position.seq])
 
     def _build(self, home: CollectionId) -> Build:
-        build = self._served.get(home)
-        if build is None:
+        return self._collection(home).served
+
+    def _collection(self, home: CollectionId) -> CollectionRow:
+        collection = self._collections.get(home)
+        if collection is None:
             raise UnknownCollection(namespace=home.namespace, collection=home.collection)
-        return build
+        return collection
 
     def _chosen(self, home: CollectionId, only: Sequence[DocumentId] | None) -> list[DocumentId]:
         if only is None:
-            return sorted(document for document in self._tables.documents if document.home == home)
+            build_id = self._build(home).build_id
+            return sorted(document for document, of_build in self._tables.versions if of_build == build_id)
         return [document for document in only if document.home == home]
 
     def _is_visible(self, born: Seq, died: Seq | None) -> bool:
@@ -161,18 +176,23 @@ class MemorySnapshot:
         version = self._version(document, build)
         if version is None:
             return None
+        row = self._tables.documents.get(document)
         return VisibleDocument(
             document=document,
             version=version.version,
             title=version.title,
             media_type=version.media_type,
             language=version.language,
-            metadata=version.metadata,
-            acl=self._tables.documents[document].acl,
+            metadata=version.shown_metadata,
+            acl=row.acl if row is not None else None,
             indexed_at=version.indexed_at,
             text=version.text,
             layout=version.layout,
         )
+
+    def _is_stale(self, document: DocumentId) -> bool:
+        row = self._tables.documents.get(document)
+        return row is not None and row.wanted_version > self._tables.indexed_version(row)
 
     def _vectors_of(self, document: DocumentId, build: Build) -> Iterator[RecordedVector]:
         for row in self._tables.chunks.get((document, build.build_id), ()):
@@ -185,6 +205,5 @@ class MemorySnapshot:
             document = self._document(holder, build) if holder.home == home else None
             for ordinal, placement in enumerate(document.layout.placements if document is not None else ()):
                 if document is not None and placement.chunk_id == chunk_id:
-                    row = self._tables.documents[holder]
-                    return visible_chunk(document, ordinal, stale=row.wanted_version > self._tables.indexed_version(row))
+                    return visible_chunk(document, ordinal, stale=self._is_stale(holder))
         return None

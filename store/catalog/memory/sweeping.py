@@ -10,7 +10,7 @@ from typing import Protocol, TypeVar
 
 from store.catalog.memory.leases import end_session
 from store.catalog.memory.tables import Tables
-from store.model import ChunkId, DocumentId, Instant, Seq
+from store.model import ChunkId, CollectionId, DocumentId, Instant, Seq
 
 
 class _Mortal(Protocol):
@@ -43,6 +43,22 @@ def drop_dead(rows: MutableMapping[Key, list[Row]], horizon: Seq) -> int:
         else:
             del rows[key]
     return removed
+
+
+def forget_home(tables: Tables, home: CollectionId, seq: Seq) -> None:
+    """What a dropped collection showed: at once, unless an open snapshot still sees it."""
+    for key in [key for key in tables.versions if key[0].home == home]:
+        tables.versions[key] = _dead(tables.versions[key], seq) if tables.pins else []
+    for key in [key for key in tables.chunks if key[0].home == home]:
+        tables.chunks[key] = _dead(tables.chunks[key], seq) if tables.pins else []
+    forget_holders(tables)
+    drop_vectors(tables)
+
+
+def _dead(rows: list[Row], seq: Seq) -> list[Row]:
+    for row in rows:
+        row.died = seq if row.died is None else row.died
+    return rows
 
 
 def forget_holders(tables: Tables) -> None:

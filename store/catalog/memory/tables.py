@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from threading import RLock
+from typing import Any
 
 from store.catalog.tallying import outcome_tallies
 from store.clock import Clock
@@ -63,7 +64,13 @@ class VersionRow:
     layout: Layout
     text: str
     indexed_at: Instant
+    own_metadata: Metadata = field(default_factory=dict)
+    """The source's own, shown over what the loader found."""
     died: Seq | None = None
+
+    @property
+    def shown_metadata(self) -> dict[str, Any]:
+        return {**self.metadata, **self.own_metadata}
 
 
 @dataclass(slots=True)
@@ -118,15 +125,38 @@ class DocumentRow:
     session_id: SessionId | None = None
     lease_seconds: float = 0.0
     fence: Fence = NO_FENCE
+    leased_version: Version = NO_VERSION
+    """The wanted one when the lease was taken."""
+    media_type: str | None = None
+    waiting_acl: tuple[Version, tuple[str, ...] | None] | None = None
+    """Permissions that are shown with the commit of that version or a later one."""
+
+    @property
+    def wanted_acl(self) -> tuple[str, ...] | None:
+        """The permissions of the document as it is wanted."""
+        return self.acl if self.waiting_acl is None else self.waiting_acl[1]
 
     def forget_failures(self) -> None:
         self.attempts, self.retry_at, self.code, self.message = 0, None, None, None
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A document of a root whose uri another root owns."""
+
+    document: DocumentId
+    root: RootName
+    noticed_at: Instant
+    cause: Cause
+    signature: Signature | None
 
 
 @dataclass(slots=True)
 class CollectionRow:
     home: CollectionId
     served: Build
+    born: Seq
+    """Head of the change log when it was created: an older cursor knew another one."""
     growing: Build | None = None
 
     @property
@@ -152,6 +182,9 @@ class Tables:
         self.spaces: dict[BuildId, SpaceId] = {}
         self.collections: dict[CollectionId, CollectionRow] = {}
         self.roots: list[Root] = []
+        self.left_roots: set[tuple[CollectionId, RootName]] = set()
+        self.claims: list[Claim] = []
+        """Oldest first."""
         self.documents: dict[DocumentId, DocumentRow] = {}
         self.versions: defaultdict[tuple[DocumentId, BuildId], list[VersionRow]] = defaultdict(list)
         self.chunks: defaultdict[tuple[DocumentId, BuildId], list[ChunkRow]] = defaultdict(list)
@@ -251,7 +284,10 @@ class Tables:
             row.moving_to = None
 
     def bury(self, row: DocumentRow, now: Instant, *, counted: bool = True) -> Version:
-        """The deletion of a document, and of the one it waits to be moved from: rows die, the tombstone outranks work in flight."""
+        """The deletion of a document, and of the one it waits to be moved from: rows die, the tombstone outranks work in flight.
+
+        Another root that claims the uri takes the tombstone's place.
+        """
         origin = row.moved_from
         visible = self.is_visible(row.document)
         version = self.bury_silently(row)
@@ -261,9 +297,25 @@ class Tables:
             self.log.append(Change(seq, now, ChangeKind.DELETED, row.document.home, row.document, version, dropped=dropped))
             if counted:
                 self.add_tallies(outcome_tallies("deleted"))
+        self.hand_over(row, now)
         if origin is not None:
             self.bury(self.documents[origin], now)
         return version
+
+    def hand_over(self, tombstone: DocumentRow, now: Instant) -> None:
+        """The oldest claim becomes a wanted present, where there is one."""
+        heir = next((claim for claim in self.claims if claim.document == tombstone.document), None)
+        if heir is None:
+            return
+        self.claims.remove(heir)
+        tombstone.root, tombstone.wanted, tombstone.mark, tombstone.cause = heir.root, True, None, Cause.CREATED
+        tombstone.wanted_version, tombstone.urgency, tombstone.noticed_at = self.next_version(), Urgency.FRESH, now
+        tombstone.notices = [Notice(tombstone.wanted_version, now)]
+        tombstone.signature = heir.signature
+
+    def withdraw(self, document: DocumentId, root: RootName) -> None:
+        """The root claims the document no more."""
+        self.claims = [claim for claim in self.claims if (claim.document, claim.root) != (document, root)]
 
     def bury_silently(self, row: DocumentRow) -> Version:
         """Makes the ledger row a tombstone; what is visible of the document is the caller's business."""

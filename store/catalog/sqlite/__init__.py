@@ -13,13 +13,14 @@ from store.catalog.sqlite.commits import SqliteCommits
 from store.catalog.sqlite.database import CATALOG_FILE, SCHEMA_VERSION, Database
 from store.catalog.sqlite.leases import SqliteLeases
 from store.catalog.sqlite.ledger import SqliteLedger
+from store.catalog.sqlite.roots import SqliteRoots
 from store.catalog.sqlite.snapshots import DecodedVersions, SqliteReader
 from store.clock import Clock
 
 __all__ = ["CATALOG_FILE", "SCHEMA_VERSION", "SqliteCatalog"]
 
 
-class SqliteCatalog(SqliteLedger, SqliteLeases, SqliteCommits, SqliteBuilds, SqliteReader, SqliteAudit):
+class SqliteCatalog(SqliteLedger, SqliteRoots, SqliteLeases, SqliteCommits, SqliteBuilds, SqliteReader, SqliteAudit):
     """Implements ports.Catalog. Safe for threads; not to be carried over a fork."""
 
     def __init__(self, database: Database) -> None:

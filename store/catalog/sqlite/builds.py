@@ -6,8 +6,9 @@ import json
 import sqlite3
 
 from store.catalog.sqlite.database import Database
+from store.catalog.sqlite.dropping import drop_collection
 from store.catalog.sqlite.keys import build_of, collection_of, collection_row, home_of, next_number
-from store.model import ChangeKind, Collection, CollectionId, Instant, Recipe, Space, Urgency
+from store.model import ChangeKind, Collection, CollectionId, Instant, Namespace, Recipe, Space, Urgency
 
 
 class SqliteBuilds:
@@ -39,6 +40,14 @@ class SqliteBuilds:
             rows = connection.execute("SELECT * FROM collections ORDER BY collection_key").fetchall()
             return [collection_of(connection, row, home_of(connection, row["collection_key"])) for row in rows]
 
+    def namespaces(self) -> list[Namespace]:
+        with self._database.read() as connection:
+            rows = connection.execute("SELECT DISTINCT n.name FROM collections JOIN namespaces n USING (namespace_key) ORDER BY n.name")
+            return [Namespace(name) for (name,) in rows]
+
+    def drop_collection(self, home: CollectionId, now: Instant) -> int:
+        return drop_collection(self._database, home, now)
+
     def switch(self, home: CollectionId, now: Instant) -> bool:
         with self._database.write() as connection:
             row = collection_row(connection, home)
@@ -69,7 +78,9 @@ def create_collection(connection: sqlite3.Connection, home: CollectionId, recipe
     connection.execute("INSERT INTO namespaces (name) VALUES (?) ON CONFLICT DO NOTHING", (home.namespace,))
     namespace_key = connection.execute("SELECT namespace_key FROM namespaces WHERE name = ?", (home.namespace,)).fetchone()[0]
     collection_key = connection.execute(
-        "INSERT INTO collections (namespace_key, name, served_build) VALUES (?, ?, 0) RETURNING collection_key",
+        "INSERT INTO collections (collection_key, namespace_key, name, served_build, born)"
+        " SELECT max(last_key, (SELECT coalesce(max(collection_key), 0) FROM collections)) + 1, ?, ?, 0, seq FROM meta"
+        " RETURNING collection_key",
         (namespace_key, home.collection),
     ).fetchone()[0]
     build_key = create_build(connection, collection_key, recipe, space)
@@ -86,7 +97,8 @@ def create_build(connection: sqlite3.Connection, collection_key: int, recipe: Re
     )
     space_key = connection.execute("SELECT space_key FROM spaces WHERE space_id = ?", (space.space_id,)).fetchone()[0]
     build_key = connection.execute(
-        "INSERT INTO builds (collection_key, recipe_id, recipe, space_key) VALUES (?, ?, ?, ?) RETURNING build_key",
+        "INSERT INTO builds (build_key, collection_key, recipe_id, recipe, space_key)"
+        " SELECT max(last_key, (SELECT coalesce(max(build_key), 0) FROM builds)) + 1, ?, ?, ?, ? FROM meta RETURNING build_key",
         (collection_key, recipe.recipe_id, json.dumps(dict(recipe.settings), sort_keys=True), space_key),
     ).fetchone()[0]
     return int(build_key)

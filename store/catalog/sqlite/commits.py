@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import assert_never
 
 from store.catalog.layouts import decode_layout
-from store.catalog.sqlite.belongings import decode_json
+from store.catalog.sqlite.belongings import decode_json, encode_json, end_waiting, permit, rewrite_metadata, waiting_acl
 from store.catalog.sqlite.cuts import PreparedCut, prepare, write_cut
 from store.catalog.sqlite.database import Database
 from store.catalog.sqlite.keys import collection_row, document_row, next_number, target_build
@@ -105,6 +105,7 @@ def read_recorded(connection: Connection, document: DocumentId, build: Build) ->
         content_hash=version["content_hash"],
         layout=decode_layout(version["layout"]),
         metadata=decode_json(version["metadata"]),
+        own_metadata=decode_json(version["own_metadata"]),
         title=version["title"],
         media_type=version["media_type"],
         chunks=chunk_records(connection, row["document_key"], build.build_id),
@@ -204,16 +205,18 @@ def commit_indexed(job: Job, outcome: Indexed, prepared: tuple[PreparedCut, ...]
         return refuse(job, row, Refusal.VECTORS_MISSING)
     seq = next_number(connection, "seq")
     was_visible = bool(row["indexed_version"]) and is_visible(connection, row["document_key"])
+    own_metadata = own_metadata_of(outcome, row)
     written = 0
     for ready, held in zip(cuts, keys, strict=True):
         assert held is not None
         scope = job.scope(collection, ready.cut.build_id)
         inserted = insert_vectors(connection, scope, ready.vectors, None)
         all_keys = held | vector_keys(connection, scope, [input_hash for input_hash, _, _ in ready.vectors])
-        write_cut(connection, outcome, ready, row, all_keys, seq, job.now)
+        write_cut(connection, outcome, ready, row, own_metadata, all_keys, seq, job.now)
         if inserted < len(all_keys):
             _take_over(connection, all_keys.values())
         written += inserted
+    end_waiting(connection, row, outcome.version)
     moved_away = None if moved is None else take_away(connection, moved, row, collection, job.now)
     shown = next((ready.cut for ready in cuts if ready.cut.build_id == collection["served_build"]), cuts[0].cut)
     plan = shown.plan
@@ -225,6 +228,14 @@ def commit_indexed(job: Job, outcome: Indexed, prepared: tuple[PreparedCut, ...]
     if row["cause"] != Cause.RECUT:
         job.count(freshness_tallies(max(0.0, job.now - row["noticed_at"])))
     return Committed(Seq(seq))
+
+
+def own_metadata_of(outcome: Indexed, row: sqlite3.Row) -> str | None:
+    """The source's own metadata as the ledger has it now; of a version that is not wanted any more, as its lease had it."""
+    if row["wanted_version"] > outcome.version:
+        return encode_json(outcome.own_metadata) if outcome.own_metadata else None
+    own: str | None = row["own_metadata"]
+    return own
 
 
 def _moved_row(connection: Connection, outcome: Indexed, row: sqlite3.Row) -> sqlite3.Row | None:
@@ -369,7 +380,20 @@ def commit_unchanged(job: Job, outcome: Unchanged, row: sqlite3.Row, collection:
     builds_done = outcome.build_ids or (collection["served_build"],)
     _settle(job.connection, outcome, row, collection, builds_done, empty=row["served_state"] == "empty")
     job.count(outcome_tallies("unchanged"))
-    return Committed(None)
+    return Committed(show_belongings(job, outcome.version, row, collection))
+
+
+def show_belongings(job: Job, version: Version, row: sqlite3.Row, collection: sqlite3.Row) -> Seq | None:
+    """What came with a version whose bytes turned out to be the ones that are served: they are its, too."""
+    connection = job.connection
+    seen = False
+    if row["wanted_version"] <= version:
+        own = encode_json(decode_json(row["own_metadata"]))
+        seen = rewrite_metadata(connection, row, collection, job.now, lambda _own: own)
+    waiting = waiting_acl(row)
+    if waiting is not None and version >= waiting[0]:
+        seen = permit(connection, row, collection, waiting[1], job.now) or seen
+    return Seq(connection.execute("SELECT seq FROM meta").fetchone()[0]) if seen else None
 
 
 def commit_failed(job: Job, outcome: Failed, row: sqlite3.Row, collection: sqlite3.Row) -> Verdict:

@@ -52,6 +52,7 @@ def write_cut(
     outcome: Indexed,
     ready: PreparedCut,
     row: sqlite3.Row,
+    own_metadata: str | None,
     keys: Mapping[InputHash, int],
     seq: int,
     now: Instant,
@@ -74,7 +75,7 @@ def write_cut(
         )
     connection.execute(
         "INSERT INTO versions (document_key, build_key, version, born, title, media_type, language, metadata, content_hash, layout,"
-        " text_key, indexed_at) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        " text_key, indexed_at, own_metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         (
             document_key,
             cut.build_id,
@@ -88,6 +89,7 @@ def write_cut(
             ready.layout,
             text_key(connection, document_key, ready.text),
             now,
+            own_metadata,
         ),
     )
 

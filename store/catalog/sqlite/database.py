@@ -14,11 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from store.catalog.sqlite.migrations import STEPS, migrate
 from store.catalog.write_lock import WriteLock
 from store.clock import Clock
 from store.errors import CatalogBusy, CatalogCorrupt, CatalogFull, CatalogNewer, CatalogUnwritable, EvercurrentError
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 PAGE_BYTES = 16_384
 CATALOG_FILE = "catalog.sqlite3"
 IDLE_CONNECTIONS_MAX = 8
@@ -129,12 +130,13 @@ class Database:
             found = connection.execute("PRAGMA user_version").fetchone()[0]
             if found > SCHEMA_VERSION:
                 raise CatalogNewer(path=str(self.path.parent), found=found, known=SCHEMA_VERSION)
-            if found == SCHEMA_VERSION:
+            if found:
+                migrate(connection, found, SCHEMA_VERSION, STEPS)
                 return
             connection.execute(f"PRAGMA page_size = {PAGE_BYTES}")
             connection.execute("PRAGMA journal_mode = WAL")
             schema = (Path(__file__).parent / "schema.sql").read_text("utf-8")
-            first_row = f"INSERT INTO meta VALUES (1, '{self.clock.new_id()}', 0, 0, 0, 0);"
+            first_row = f"INSERT INTO meta VALUES (1, '{self.clock.new_id()}', 0, 0, 0, 0, 0);"
             connection.executescript(f"BEGIN IMMEDIATE; {schema} {first_row} PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
         finally:
             connection.close()

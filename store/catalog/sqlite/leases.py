@@ -84,7 +84,8 @@ def lease_one(
             return None
     fence = next_number(connection, "fence")
     connection.execute(
-        "UPDATE documents SET session_id = ?, lease_seconds = ?, fence = ?, renoticed_at = 0 WHERE document_key = ?",
+        "UPDATE documents SET session_id = ?, lease_seconds = ?, fence = ?, renoticed_at = 0, leased_version = wanted_version"
+        " WHERE document_key = ?",
         (session_id, lease_seconds, fence, row["document_key"]),
     )
     root_key = row["root_key"]
@@ -102,6 +103,7 @@ def lease_one(
         moved_from=None if row["moved_from"] is None else document_by_key(connection, row["moved_from"]),
         metadata=json.loads(row["own_metadata"]) if row["own_metadata"] else {},
         content_hash=row["wanted_hash"],
+        media_type=row["media_type"],
         noticed_at=Instant(row["noticed_at"]),
     )
 

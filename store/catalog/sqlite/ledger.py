@@ -6,20 +6,21 @@ worth nothing afterwards.
 
 from __future__ import annotations
 
-import json
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from heapq import merge
 from typing import assert_never
 
-from store.catalog.sqlite.belongings import describe, encode_json, give_belongings, permit
+from store.catalog.sqlite.belongings import await_acl, describe, encode_json, give_belongings, wanted_acl
+from store.catalog.sqlite.claims import claim, claim_sightings, signed, withdraw
 from store.catalog.sqlite.database import Database
 from store.catalog.sqlite.keys import (
+    collection_row,
     document_row,
     marks,
     need_collection,
     next_number,
-    root_of,
     slices,
     target_build,
 )
@@ -47,7 +48,6 @@ from store.model import (
     Seen,
     Sighting,
     Signature,
-    SourceKind,
     Urgency,
     Uri,
     Version,
@@ -56,11 +56,20 @@ from store.ports import Tally
 
 INTENTS_A_TRANSACTION_MAX = 500
 
+_WAITING_COLLECTIONS = (
+    "WITH RECURSIVE waiting (collection_key) AS (SELECT min(collection_key) FROM documents WHERE wants_work = 1 UNION ALL"
+    " SELECT (SELECT min(d.collection_key) FROM documents d WHERE d.wants_work = 1 AND d.collection_key > waiting.collection_key)"
+    " FROM waiting WHERE collection_key IS NOT NULL)"
+    " SELECT c.collection_key, n.name AS namespace, c.name AS collection FROM waiting JOIN collections c USING (collection_key)"
+    " JOIN namespaces n USING (namespace_key)"
+)
+"""Collections with documents that want work, by one look into the index each: those that rest cost nothing."""
+
 Connection = sqlite3.Connection
 
 
 class SqliteLedger:
-    """Implements ports.Ledger, ports.Roots and ports.Uploads."""
+    """Implements ports.Ledger and ports.Uploads."""
 
     _database: Database
 
@@ -77,24 +86,23 @@ class SqliteLedger:
 
     def pending(self, limit: int, now: Instant) -> list[PendingDocument]:
         with self._database.pinned() as connection:
-            collections = connection.execute(
-                "SELECT c.collection_key, n.name AS namespace, c.name AS collection FROM collections c JOIN namespaces n"
-                " USING (namespace_key)"
-            ).fetchall()
+            collections = connection.execute(_WAITING_COLLECTIONS).fetchall()
             waiting = [row for collection in collections for row in waiting_rows(connection, collection, limit, now)]
         return take_turns(waiting)[:limit]
 
     def sightings(self, root: Root, prefix: str = "") -> Iterable[Sighting]:
         with self._database.read() as connection:
+            collection = collection_row(connection, root.home)
+            known = None if collection is None else find_root(connection, collection, root.name)
+            if known is None:
+                return []
             rows = connection.execute(
-                "SELECT d.uri, d.state, d.bytes, d.mtime_ns, d.inode, d.device, d.proven, d.content_hash, d.wanted_version"
-                " FROM documents d JOIN roots r USING (root_key) JOIN collections c ON c.collection_key = r.collection_key"
-                " JOIN namespaces n USING (namespace_key)"
-                " WHERE n.name = ? AND c.name = ? AND r.name = ? AND d.state <> 'deleted' AND d.moving_to IS NULL"
-                " AND substr(d.uri, 1, ?) = ? ORDER BY d.uri",
-                (root.home.namespace, root.home.collection, root.name, len(prefix), prefix),
+                "SELECT uri, state, bytes, mtime_ns, inode, device, proven, content_hash, wanted_version FROM documents"
+                " WHERE root_key = ? AND state <> 'deleted' AND moving_to IS NULL AND substr(uri, 1, ?) = ? ORDER BY uri",
+                (known["root_key"], len(prefix), prefix),
             ).fetchall()
-        return [
+            claimed = claim_sightings(connection, known["root_key"], prefix)
+        owned = [
             Sighting(
                 Uri(uri),
                 DocumentState(state),
@@ -105,6 +113,7 @@ class SqliteLedger:
             )
             for uri, state, byte_count, mtime_ns, inode, device, proven, content_hash, wanted_version in rows
         ]
+        return list(merge(owned, claimed, key=lambda sighting: sighting.uri)) if claimed else owned
 
     def retry(self, documents: Sequence[DocumentId] | None, home: CollectionId, now: Instant) -> int:
         with self._database.write() as connection:
@@ -146,46 +155,13 @@ class SqliteLedger:
         with self._database.write(durable=False) as connection:
             add_tallies(connection, tallies)
 
-    def roots(self, home: CollectionId | None = None) -> list[Root]:
-        with self._database.read() as connection:
-            rows = connection.execute(
-                "SELECT r.*, n.name AS namespace, c.name AS collection FROM roots r JOIN collections c USING (collection_key)"
-                " JOIN namespaces n USING (namespace_key) ORDER BY r.root_key"
-            ).fetchall()
-        found = [root_of(row, CollectionId(Namespace(row["namespace"]), CollectionName(row["collection"]))) for row in rows]
-        return [root for root in found if home is None or root.home == home]
-
-    def ensure_root(self, root: Root) -> Root:
-        path = root.path.encode("utf-8", "surrogateescape")
-        with self._database.write() as connection:
-            collection_key = need_collection(connection, root.home)["collection_key"]
-            row = connection.execute("SELECT * FROM roots WHERE collection_key = ? AND path = ?", (collection_key, path)).fetchone()
-            if row is None:
-                taken = connection.execute(
-                    "SELECT path FROM roots WHERE collection_key = ?1 AND (name = ?2 OR (prefix = ?3 AND ?4 NOT IN (kind, ?5)))",
-                    (collection_key, root.name, root.prefix, SourceKind.UPLOADS, root.kind),
-                ).fetchone()
-                if taken is not None:
-                    other = bytes(taken["path"]).decode("utf-8", "replace")
-                    raise Misuse(f"The root {root.name!r} is already the folder {other}; give this one another name: NAME={root.path}.")
-                connection.execute(
-                    "INSERT INTO roots (collection_key, name, kind, path, prefix, device) VALUES (?, ?, ?, ?, ?, ?)",
-                    (collection_key, root.name, root.kind, path, root.prefix, root.device),
-                )
-                return root
-            if root.device is not None and row["device"] is None:
-                row = connection.execute(
-                    "UPDATE roots SET device = ? WHERE root_key = ? RETURNING *", (root.device, row["root_key"])
-                ).fetchone()
-            return root_of(row, root.home)
-
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What a document takes along when it is renamed: its source's own metadata and its permissions, as JSON."""
+    """What a document takes along when it is renamed: its source's own metadata (as JSON) and its permissions."""
 
     own_metadata: str | None
-    acl: str | None
+    acl: tuple[str, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,8 +177,12 @@ class Batch:
 def read_batch(connection: Connection, intents: Sequence[Intent]) -> Batch:
     presents = [intent for intent in intents if isinstance(intent, Present)]
     moved = {intent.moved_from: document_row(connection, intent.moved_from) for intent in presents if intent.moved_from is not None}
-    belongings = {document: Belongings(row["own_metadata"], row["acl"]) for document, row in moved.items() if row is not None}
+    belongings = {document: belongings_of(row) for document, row in moved.items() if row is not None}
     return Batch(frozenset(intent.document for intent in presents), belongings)
+
+
+def belongings_of(row: sqlite3.Row) -> Belongings:
+    return Belongings(row["own_metadata"], wanted_acl(row))
 
 
 def waiting_rows(connection: Connection, collection: sqlite3.Row, limit: int, now: Instant) -> list[PendingDocument]:
@@ -241,9 +221,13 @@ def record_intent(connection: Connection, intent: Intent, now: Instant, batch: B
 
 def record_present(connection: Connection, intent: Present, now: Instant, batch: Batch) -> Version | None:
     collection = need_collection(connection, intent.document.home)
-    root_key = need_root(connection, collection, intent.root)
+    root = need_root(connection, collection, intent.root)
+    if root["standing"] != "live":
+        return None
+    root_key = root["root_key"]
     row = document_row(connection, intent.document)
     if row is not None and row["root_key"] != root_key and row["state"] not in (DocumentState.DELETED, DocumentState.IGNORED):
+        record_claim(connection, intent, collection, root, now, batch)
         return None
     if row is None:
         row = insert_blank(connection, collection, root_key, intent)
@@ -252,27 +236,47 @@ def record_present(connection: Connection, intent: Present, now: Instant, batch:
         return Version(row["wanted_version"])
     stay(connection, row)
     old = find_moved(connection, intent, root_key)
-    before = Belongings(row["own_metadata"], row["acl"])
+    before = belongings_of(row)
+    if intent.moved_from is not None and intent.moved_from not in batch.targets:
+        withdraw(connection, collection["collection_key"], intent.moved_from.uri, root_key)
     if old is not None:
         before = _belongings_of(batch, intent, old)
         move(connection, old, row, collection, now, batch.targets)
     version = notice(connection, row, root_key, intent, before)
-    permit(connection, row, collection, before.acl if intent.acl is None else json.dumps(intent.acl), now)
+    await_acl(connection, row, collection, version, before.acl, intent.acl, now)
     return version
+
+
+def record_claim(connection: Connection, intent: Present, collection: sqlite3.Row, root: sqlite3.Row, now: Instant, batch: Batch) -> None:
+    """The file waits for the uri's owner. What it was renamed from is gone, whatever became of its new name."""
+    claim(connection, root, intent)
+    if intent.moved_from is None or intent.moved_from in batch.targets:
+        return
+    withdraw(connection, collection["collection_key"], intent.moved_from.uri, root["root_key"])
+    old = find_moved(connection, intent, root["root_key"])
+    if old is not None:
+        bury(connection, old, collection, now)
 
 
 def _belongings_of(batch: Batch, intent: Present, old: sqlite3.Row) -> Belongings:
     assert intent.moved_from is not None
-    return batch.belongings.get(intent.moved_from, Belongings(old["own_metadata"], old["acl"]))
+    return batch.belongings.get(intent.moved_from, belongings_of(old))
 
 
-def need_root(connection: Connection, collection: sqlite3.Row, name: str) -> int:
-    found = connection.execute(
-        "SELECT root_key FROM roots WHERE collection_key = ? AND name = ?", (collection["collection_key"], name)
+def find_root(connection: Connection, collection: sqlite3.Row, name: str) -> sqlite3.Row | None:
+    """The root that has the name now, else the last one that had it."""
+    row: sqlite3.Row | None = connection.execute(
+        "SELECT * FROM roots WHERE collection_key = ? AND name = ? ORDER BY standing = 'left', root_key DESC LIMIT 1",
+        (collection["collection_key"], name),
     ).fetchone()
+    return row
+
+
+def need_root(connection: Connection, collection: sqlite3.Row, name: str) -> sqlite3.Row:
+    found = find_root(connection, collection, name)
     if found is None:
         raise Misuse(f"There is no root {name!r}; register it first.")
-    return int(found[0])
+    return found
 
 
 def insert_blank(connection: Connection, collection: sqlite3.Row, root_key: int, intent: Present | Ignored) -> sqlite3.Row:
@@ -290,6 +294,7 @@ def is_wanted_already(row: sqlite3.Row, intent: Present) -> bool:
         and intent.moved_from is None
         and bool(row["wanted"])
         and row["wanted_hash"] == intent.content_hash
+        and intent.media_type in (None, row["media_type"])
         and row["code"] is None
         and row["state"] in (DocumentState.PENDING, DocumentState.INDEXED, DocumentState.EMPTY)
     )
@@ -299,12 +304,11 @@ def notice(connection: Connection, row: sqlite3.Row, root_key: int, intent: Pres
     """The document is wanted at a new version; the oldest unserved notice and the most urgent one go on counting."""
     version = next_number(connection, "version")
     unserved = bool(row["wants_work"]) and row["wanted_version"] > row["indexed_version"]
-    signature = intent.signature
     connection.execute(
         "UPDATE documents SET root_key = ?, wanted = 1, wanted_version = ?, wants_work = 1, state = 'pending', urgency = ?, cause = ?,"
         " noticed_at = ?, renoticed_at = CASE renoticed_at WHEN 0 THEN ? ELSE renoticed_at END,"
         " attempts = 0, retry_at = NULL, code = NULL, message = NULL, wanted_hash = ?,"
-        " bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = 0, own_metadata = ? WHERE document_key = ?",
+        " bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = 0, own_metadata = ?, media_type = ? WHERE document_key = ?",
         (
             root_key,
             version,
@@ -313,12 +317,17 @@ def notice(connection: Connection, row: sqlite3.Row, root_key: int, intent: Pres
             min(row["noticed_at"], intent.noticed_at) if unserved else intent.noticed_at,
             intent.noticed_at,
             intent.content_hash,
-            *((None,) * 4 if signature is None else (signature.bytes, signature.mtime_ns, signature.inode, signature.device)),
+            *signed(intent.signature),
             before.own_metadata if intent.metadata is None else encode_json(intent.metadata),
+            intent.media_type or (row["media_type"] if is_same_content(row, intent) else None),
             row["document_key"],
         ),
     )
     return Version(version)
+
+
+def is_same_content(row: sqlite3.Row, intent: Present) -> bool:
+    return bool(row["wanted"]) and intent.content_hash is not None and row["wanted_hash"] == intent.content_hash
 
 
 # --- deletions and the others -------------------------------------------------------------------------------
@@ -329,29 +338,37 @@ def record_absent(connection: Connection, intent: Absent, now: Instant) -> Versi
     if row is None or row["state"] == DocumentState.DELETED:
         return None
     collection = need_collection(connection, intent.document.home)
-    if intent.root is not None and row["root_key"] != need_root(connection, collection, intent.root):
-        return None
+    if intent.root is not None:
+        root_key = need_root(connection, collection, intent.root)["root_key"]
+        if row["root_key"] != root_key:
+            withdraw(connection, collection["collection_key"], row["uri"], root_key)
+            return None
     return bury(connection, row, collection, now)
 
 
 def record_ignored(connection: Connection, intent: Ignored, now: Instant) -> Version | None:
     collection = need_collection(connection, intent.document.home)
-    root_key = need_root(connection, collection, intent.root)
+    root = need_root(connection, collection, intent.root)
+    if root["standing"] != "live":
+        return None
+    root_key = root["root_key"]
     row = document_row(connection, intent.document)
     if row is not None and row["root_key"] != root_key and row["state"] != DocumentState.DELETED:
+        withdraw(connection, collection["collection_key"], row["uri"], root_key)
         return None
     if row is None:
         row = insert_blank(connection, collection, root_key, intent)
     elif row["state"] != DocumentState.DELETED:
         bury(connection, row, collection, now)
-    signature = intent.signature
+        if row_by_key(connection, row["document_key"])["wanted"]:
+            return None
     connection.execute(
         "UPDATE documents SET state = 'ignored', root_key = ?, code = 'ignored', message = ?, bytes = ?, mtime_ns = ?, inode = ?,"
         " device = ? WHERE document_key = ?",
         (
             root_key,
             intent.reason,
-            *((None,) * 4 if signature is None else (signature.bytes, signature.mtime_ns, signature.inode, signature.device)),
+            *signed(intent.signature),
             row["document_key"],
         ),
     )

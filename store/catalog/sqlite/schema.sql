@@ -1,4 +1,4 @@
--- The catalog's schema, version 1. Every later version is a migration on top of this file.
+-- The catalog's schema, version 2, for new folders; older ones reach it by migrations.py. A column that came later stands last.
 -- A row is visible when it is born and has not died; `died` is null while it lives. Keys are local to this file:
 -- only ids, hashes, uris and (incarnation, seq) leave it.
 
@@ -8,7 +8,8 @@ CREATE TABLE meta (
     seq           INTEGER NOT NULL,       -- head of the change log
     log_floor     INTEGER NOT NULL,       -- rows up to here may have been thinned: an older cursor has lapsed
     version       INTEGER NOT NULL,       -- last document version assigned
-    fence         INTEGER NOT NULL        -- last fence assigned
+    fence         INTEGER NOT NULL,       -- last fence assigned
+    last_key      INTEGER NOT NULL DEFAULT 0 -- collections and builds have keys above it: those of dropped ones never come back
 ) STRICT;
 
 CREATE TABLE namespaces (
@@ -31,7 +32,15 @@ CREATE TABLE collections (
     name           TEXT NOT NULL,
     served_build   INTEGER NOT NULL,
     growing_build  INTEGER,
+    born           INTEGER NOT NULL DEFAULT 0, -- head of the change log when it was created: an older cursor knew another one
     UNIQUE (namespace_key, name)
+) STRICT;
+
+-- What is left of dropped collections until it is removed, piece by piece.
+CREATE TABLE dropped (
+    collection_key INTEGER PRIMARY KEY,
+    namespace_key  INTEGER NOT NULL REFERENCES namespaces,
+    name           TEXT NOT NULL
 ) STRICT;
 
 CREATE TABLE builds (
@@ -51,9 +60,10 @@ CREATE TABLE roots (
     path           BLOB NOT NULL,         -- as the file system has it, byte for byte
     prefix         TEXT NOT NULL,
     device         INTEGER,
-    UNIQUE (collection_key, name),
-    UNIQUE (collection_key, path)
+    standing       TEXT NOT NULL DEFAULT 'live' -- live; leaving: takes nothing, its documents go; left: tombstones refer to it
 ) STRICT;
+CREATE UNIQUE INDEX roots_by_name ON roots (collection_key, name) WHERE standing <> 'left';
+CREATE UNIQUE INDEX roots_by_path ON roots (collection_key, path) WHERE standing <> 'left';
 
 -- The ledger: a row a document, its tombstone included.
 CREATE TABLE documents (
@@ -83,19 +93,38 @@ CREATE TABLE documents (
     proven          INTEGER NOT NULL DEFAULT 0,
     content_hash    BLOB,                 -- of the bytes last read
     wanted_hash     BLOB,                 -- of the bytes an upload wants
-    own_metadata    TEXT,                 -- JSON: the source's own metadata
+    own_metadata    TEXT,                 -- JSON: the source's own metadata, of the wanted version
     acl             TEXT,                 -- JSON list
     moved_from      INTEGER,              -- document_key that leaves when this one is committed
     moving_to       INTEGER,              -- document_key whose commit takes this one away
     session_id      TEXT,                 -- the lease,
     lease_seconds   REAL NOT NULL DEFAULT 0, -- free when its session is silent this long
     fence           INTEGER NOT NULL DEFAULT 0,
+    leased_version  INTEGER NOT NULL DEFAULT 0, -- wanted_version when the lease was taken
+    media_type      TEXT,                 -- what the source says that the wanted bytes are
+    waiting_acl     TEXT,                 -- JSON: [version from which on, permissions or null]; they are shown with its commit
     UNIQUE (collection_key, uri)
 ) STRICT;
 CREATE INDEX documents_waiting ON documents (collection_key, urgency, noticed_at) WHERE wants_work = 1;
 CREATE INDEX documents_leased ON documents (session_id) WHERE session_id IS NOT NULL;
 CREATE INDEX documents_of_root ON documents (root_key, uri);
 CREATE INDEX documents_of_blob ON documents (wanted_hash) WHERE wanted_hash IS NOT NULL;
+
+-- Documents of a root whose uri another root owns: the oldest takes over when the owner's leaves.
+CREATE TABLE claims (
+    claim_key      INTEGER PRIMARY KEY,
+    collection_key INTEGER NOT NULL REFERENCES collections,
+    uri            TEXT NOT NULL,
+    root_key       INTEGER NOT NULL REFERENCES roots,
+    noticed_at     REAL NOT NULL,
+    cause          TEXT NOT NULL,
+    bytes          INTEGER,
+    mtime_ns       INTEGER,
+    inode          INTEGER,
+    device         INTEGER,
+    UNIQUE (collection_key, uri, root_key)
+) STRICT;
+CREATE INDEX claims_of_root ON claims (root_key, uri);
 
 CREATE TABLE aliases (
     collection_key INTEGER NOT NULL,
@@ -119,11 +148,12 @@ CREATE TABLE versions (
     title        TEXT,
     media_type   TEXT NOT NULL,
     language     TEXT,
-    metadata     TEXT NOT NULL,           -- JSON
+    metadata     TEXT NOT NULL,           -- JSON: what the loader found
     content_hash BLOB NOT NULL,
     layout       BLOB NOT NULL,
     text_key     INTEGER NOT NULL REFERENCES texts,
-    indexed_at   REAL NOT NULL
+    indexed_at   REAL NOT NULL,
+    own_metadata TEXT                     -- JSON: the source's own, shown over the loader's; NULL: none
 ) STRICT;
 CREATE INDEX versions_of_document ON versions (document_key, build_key);
 CREATE UNIQUE INDEX versions_visible ON versions (document_key, build_key) WHERE died IS NULL;

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from threading import Lock
 
 from store.catalog.layouts import decode_layout
+from store.catalog.sqlite.belongings import decode_acl, decode_json
+from store.catalog.sqlite.claims import claim_count, claim_statuses
 from store.catalog.sqlite.database import Database
 from store.catalog.sqlite.keys import collection_row, marks, need_collection, slices, status_of
 from store.catalog.sqlite.leases import document_by_key
-from store.catalog.visible import visible_chunk
+from store.catalog.visible import page_of, place_of, visible_chunk
 from store.errors import CursorLapsed, UnknownCollection
 from store.model import (
     Change,
@@ -97,27 +99,31 @@ class SqliteReader:
             collection = need_collection(connection, home)
             key = collection["collection_key"]
             states = connection.execute("SELECT state, count(*) FROM documents WHERE collection_key = ? GROUP BY state", (key,)).fetchall()
+            claims = claim_count(connection, key)
             chunks = connection.execute(
                 "SELECT count(*) FROM chunks WHERE build_key = ? AND died IS NULL", (collection["served_build"],)
             ).fetchone()[0]
             oldest = connection.execute(
                 "SELECT min(noticed_at) FROM documents WHERE collection_key = ? AND state = 'pending'", (key,)
             ).fetchone()[0]
-        return Counts({DocumentState(state): count for state, count in states}, chunks, None if oldest is None else Instant(oldest))
+        counted = {DocumentState(state): count for state, count in states} | ({DocumentState.CONFLICT: claims} if claims else {})
+        return Counts(counted, chunks, None if oldest is None else Instant(oldest))
 
     def documents(
         self, home: CollectionId, cursor: str | None = None, limit: int = 1000, states: Several[DocumentState] = ()
     ) -> DocumentPage:
         with self._database.read() as connection:
             collection = need_collection(connection, home)
+            key, after = collection["collection_key"], place_of(cursor)
             wanted = [str(state) for state in states]
             where = f"d.state IN ({marks(wanted)})" if wanted else "d.state <> 'deleted'"
             rows = connection.execute(
                 f"{_STATUS} WHERE d.collection_key = ? AND d.uri > ? AND {where} ORDER BY d.uri LIMIT ?",
-                (collection["served_build"], collection["collection_key"], cursor or "", *wanted, limit),
+                (collection["served_build"], key, after[0], *wanted, limit),
             ).fetchall()
-        statuses = tuple(status_of(row, home) for row in rows)
-        return DocumentPage(statuses, statuses[-1].document.uri if len(statuses) == limit else None)
+            with_claims = not wanted or DocumentState.CONFLICT in states
+            claims = list(claim_statuses(connection, key, home, after, limit)) if with_claims else []
+        return page_of([status_of(row, home) for row in rows], claims, limit)
 
     def status_of(self, document: DocumentId) -> DocumentStatus | None:
         with self._database.read() as connection:
@@ -165,7 +171,7 @@ class SqliteSnapshot:
             (collection["collection_key"], since.seq),
         ).fetchall()
         documents = tuple(home.document(row["uri"]) for row in rows if row["document_key"] is not None)
-        return Changes(self._position, documents, rebuild=len(documents) < len(rows))
+        return Changes(self._position, documents, rebuild=len(documents) < len(rows) or since.seq < collection["born"])
 
     def documents(self, home: CollectionId, only: Sequence[DocumentId] | None = None) -> Iterator[VisibleDocument]:
         collection = need_collection(self._connection, home)
@@ -250,16 +256,12 @@ class SqliteSnapshot:
             title=row["title"],
             media_type=row["media_type"],
             language=row["language"],
-            metadata=json.loads(row["metadata"]),
+            metadata=decode_json(row["metadata"]) | decode_json(row["own_metadata"]),
             acl=decode_acl(row["acl"]),
             indexed_at=Instant(row["indexed_at"]),
             text=zlib.decompress(row["text"]).decode("utf-8"),
             layout=decode_layout(row["layout"]),
         )
-
-
-def decode_acl(encoded: str | None) -> tuple[str, ...] | None:
-    return None if encoded is None else tuple(json.loads(encoded))
 
 
 def change_of(connection: sqlite3.Connection, row: sqlite3.Row, home: CollectionId) -> Change:

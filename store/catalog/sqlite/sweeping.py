@@ -1,4 +1,4 @@
-"""The sweep: removes what no row and no live session refers to, and what died before the retention window.
+"""The sweep: removes what no row and no live session refers to, and what died before the retention window; ends removals that broke off.
 
 Every step is a short write transaction of bounded rows, so a lone save never waits long behind it. Running it twice is harmless.
 """
@@ -8,7 +8,10 @@ from __future__ import annotations
 import sqlite3
 
 from store.catalog.sqlite.database import Database
-from store.catalog.sqlite.keys import marks, slices
+from store.catalog.sqlite.dropping import clear_dropped, dropped_keys
+from store.catalog.sqlite.keys import slices
+from store.catalog.sqlite.roots import clear_root, leaving_roots
+from store.catalog.sqlite.vector_rows import forget_texts, forget_vectors
 from store.model import Instant
 
 ROWS_A_TRANSACTION_MAX = 500
@@ -18,7 +21,12 @@ def sweep_catalog(database: Database, now: Instant, retention_seconds: float, le
     """Returns how many rows were removed."""
     with database.write(durable=False) as connection:
         end_silent_sessions(connection, now - lease_seconds)
+        leaving, dropped = leaving_roots(connection), dropped_keys(connection)
         cutoff = connection.execute("SELECT coalesce(max(seq), 0) FROM changes WHERE at <= ?", (now - retention_seconds,)).fetchone()[0]
+    for root_key in leaving:
+        clear_root(database, root_key, now)
+    for collection_key in dropped:
+        clear_dropped(database, collection_key)
     removed = 0
     for step in (drop_staged, drop_dead_versions, drop_dead_chunks):
         while True:
@@ -54,9 +62,7 @@ def drop_dead_versions(connection: sqlite3.Connection, cutoff: int) -> int:
         " RETURNING text_key",
         (cutoff, ROWS_A_TRANSACTION_MAX),
     ).fetchall()
-    connection.executemany(
-        "DELETE FROM texts WHERE text_key = ?1 AND NOT EXISTS (SELECT 1 FROM versions WHERE text_key = ?1)", {tuple(row) for row in rows}
-    )
+    forget_texts(connection, {row["text_key"] for row in rows})
     return len(rows)
 
 
@@ -66,13 +72,7 @@ def drop_dead_chunks(connection: sqlite3.Connection, cutoff: int) -> int:
         " RETURNING vector_key",
         (cutoff, ROWS_A_TRANSACTION_MAX),
     ).fetchall()
-    keys = sorted({row["vector_key"] for row in rows})
-    if keys:
-        connection.execute(
-            f"DELETE FROM vectors WHERE vector_key IN ({marks(keys)}) AND staged_by IS NULL"
-            " AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.vector_key = vectors.vector_key)",
-            keys,
-        )
+    forget_vectors(connection, {row["vector_key"] for row in rows})
     return len(rows)
 
 

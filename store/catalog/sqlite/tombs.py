@@ -6,6 +6,7 @@ import json
 import sqlite3
 from collections.abc import Iterable
 
+from store.catalog.sqlite.claims import hand_over
 from store.catalog.sqlite.keys import next_number
 from store.catalog.tallying import outcome_tallies
 from store.model import ChangeKind, Instant, Version
@@ -15,7 +16,10 @@ Connection = sqlite3.Connection
 
 
 def bury(connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, now: Instant, *, counted: bool = True) -> Version:
-    """The deletion of a document, and of the one it waits to be moved from: rows die, the tombstone outranks work in flight."""
+    """The deletion of a document, and of the one it waits to be moved from: rows die, the tombstone outranks work in flight.
+
+    Another root that claims the uri takes the tombstone's place.
+    """
     stay(connection, row)
     if row["moved_from"] is not None:
         connection.execute("UPDATE documents SET moving_to = NULL WHERE document_key = ?", (row["moved_from"],))
@@ -29,6 +33,7 @@ def bury(connection: Connection, row: sqlite3.Row, collection: sqlite3.Row, now:
         )
         if counted:
             add_tallies(connection, outcome_tallies("deleted"))
+    hand_over(connection, row, now)
     if row["moved_from"] is not None:
         bury(connection, row_by_key(connection, row["moved_from"]), collection, now)
     return version
@@ -41,7 +46,7 @@ def entomb(connection: Connection, document_key: int) -> Version:
         "UPDATE documents SET wanted = 0, wanted_version = ?1, indexed_version = ?1, wants_work = 0, state = 'deleted',"
         " served_state = NULL, attempts = 0, retry_at = NULL, code = NULL, message = NULL, bytes = NULL, mtime_ns = NULL,"
         " inode = NULL, device = NULL, proven = 0, content_hash = NULL, wanted_hash = NULL, own_metadata = NULL, acl = NULL,"
-        " moved_from = NULL, moving_to = NULL WHERE document_key = ?2",
+        " waiting_acl = NULL, media_type = NULL, moved_from = NULL, moving_to = NULL WHERE document_key = ?2",
         (version, document_key),
     )
     free(connection, document_key)

@@ -1,8 +1,9 @@
-"""Vector rows in SQLite, by namespace, space and input hash."""
+"""Vector rows in SQLite, by namespace, space and input hash; and what leaves with the last row that needs it."""
 
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Collection as Several
 from collections.abc import Mapping, Sequence
 
 from store.catalog.digest import vector_digest
@@ -45,3 +46,20 @@ def insert_vectors(
         [(*scope, input_hash, vector, digest, staged_by) for input_hash, vector, digest in rows],
     )
     return connection.total_changes - before
+
+
+def forget_vectors(connection: Connection, keys: Several[int]) -> None:
+    """Those that no chunk refers to any more, living or dead, and that nobody staged for a commit to come."""
+    for part in slices(sorted(keys)):
+        connection.execute(
+            f"DELETE FROM vectors WHERE vector_key IN ({marks(part)}) AND staged_by IS NULL"
+            " AND NOT EXISTS (SELECT 1 FROM chunks c WHERE c.vector_key = vectors.vector_key)",
+            part,
+        )
+
+
+def forget_texts(connection: Connection, keys: Several[int]) -> None:
+    """Those that no version refers to any more."""
+    connection.executemany(
+        "DELETE FROM texts WHERE text_key = ?1 AND NOT EXISTS (SELECT 1 FROM versions WHERE text_key = ?1)", [(key,) for key in keys]
+    )
