@@ -7,7 +7,21 @@ from dataclasses import replace
 from kit.builders import HOME, Worker, absent, chunk_texts, document, outcomes, present, root, texts
 
 from store.clock import SimulatedClock
-from store.model import Cause, ChangeKind, Committed, DocumentState, Held, Ignored, Instant, Refusal, Refused, RootName, Signature, Version
+from store.model import (
+    Cause,
+    ChangeKind,
+    Committed,
+    Described,
+    DocumentState,
+    Held,
+    Ignored,
+    Instant,
+    Refusal,
+    Refused,
+    RootName,
+    Signature,
+    Version,
+)
 from store.ports import Catalog
 
 
@@ -325,3 +339,116 @@ def test_a_move_is_counted_as_a_move_alone(catalog: Catalog, worker: Worker) -> 
     worker.index("old.md", "one")
     worker.index("new.md", "one", moved_from="old.md")
     assert [outcomes(catalog, name) for name in ("added", "moved", "deleted", "updated")] == [1, 1, 0, 0]
+
+
+# --- whose permissions a text is read under -------------------------------------------------------------------------
+
+
+def shown_acls(catalog: Catalog) -> dict[str, tuple[str, tuple[str, ...] | None]]:
+    """(text, permissions) by uri, as documents show them; the last step of a query says the same."""
+    with catalog.snapshot() as snapshot:
+        shown = {visible.document.uri: visible for visible in snapshot.documents(HOME)}
+        for visible in shown.values():
+            (chunk,) = snapshot.chunks(HOME, [visible.layout.placements[0].chunk_id])
+            assert chunk is not None
+            assert chunk.acl == visible.acl
+    return {uri: (visible.text, visible.acl) for uri, visible in shown.items()}
+
+
+def test_a_move_over_a_visible_document_shows_each_text_under_its_own_permissions(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "secret", acl=("user:a",), metadata={"of": "a"})
+    worker.index("b.md", "public", acl=("*",), metadata={"of": "b"})
+    catalog.record([present("a.md", moved_from="b.md")])
+    assert shown_acls(catalog) == {"a.md": ("secret", ("user:a",)), "b.md": ("public", ("*",))}
+    before = catalog.position()
+    worker.finish("a.md", "public")
+    assert shown_acls(catalog) == {"a.md": ("public", ("*",))}
+    with catalog.snapshot() as snapshot:
+        assert set(snapshot.changes(before, HOME).documents) == {document("a.md"), document("b.md")}
+        assert [visible.metadata for visible in snapshot.documents(HOME)] == [{"of": "b"}]
+
+
+def test_a_swap_shows_each_text_under_its_own_permissions_at_every_step(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "alpha", acl=("user:a",))
+    worker.index("b.md", "beta", acl=("user:b",))
+    catalog.record([present("a.md", moved_from="b.md"), present("b.md", moved_from="a.md")])
+    assert shown_acls(catalog) == {"a.md": ("alpha", ("user:a",)), "b.md": ("beta", ("user:b",))}
+    worker.finish("a.md", "beta")
+    assert shown_acls(catalog) == {"a.md": ("beta", ("user:b",)), "b.md": ("beta", ("user:b",))}
+    worker.finish("b.md", "alpha")
+    assert shown_acls(catalog) == {"a.md": ("beta", ("user:b",)), "b.md": ("alpha", ("user:a",))}
+
+
+def test_a_worker_that_read_before_the_move_over_shows_nothing_under_the_wrong_permissions(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "public", acl=("*",))
+    worker.index("b.md", "secret", acl=("user:b",))
+    catalog.record([present("a.md")])
+    late = worker.indexed(worker.lease("a.md"), "secret")
+    catalog.record([present("a.md", moved_from="b.md"), present("b.md")])
+    assert worker.commit_one(late) == Refused(Refusal.FENCE_OLD)
+    worker.finish("a.md", "secret")
+    assert shown_acls(catalog)["a.md"] == ("secret", ("user:b",))
+
+
+def test_a_moved_file_that_is_saved_again_and_again_is_shown_on_the_way_with_its_permissions(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "public", acl=("*",))
+    worker.index("b.md", "secret", acl=("user:b",))
+    catalog.record([present("a.md", moved_from="b.md"), present("b.md")])
+    late = worker.indexed(worker.lease("a.md"), "secret")
+    catalog.record([present("a.md")])
+    assert isinstance(worker.commit_one(late), Committed)
+    assert shown_acls(catalog)["a.md"] == ("secret", ("user:b",))
+
+
+def test_equal_texts_that_swap_names_swap_permissions(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "same", acl=("user:a",))
+    worker.index("b.md", "same", acl=("user:b",))
+    catalog.record([present("a.md", moved_from="b.md"), present("b.md", moved_from="a.md")])
+    before = catalog.position()
+    for uri in ("a.md", "b.md"):
+        verdict = worker.commit_one(worker.unchanged(worker.lease(uri), "same"))
+        assert verdict == Committed(catalog.position().seq)
+    assert shown_acls(catalog) == {"a.md": ("same", ("user:b",)), "b.md": ("same", ("user:a",))}
+    with catalog.snapshot() as snapshot:
+        assert [change.kind for change in snapshot.log(HOME, before)] == [ChangeKind.METADATA] * 2
+
+
+def test_permissions_that_a_move_over_waits_with_are_kept_along_a_chain(catalog: Catalog, worker: Worker) -> None:
+    for uri, acl in (("a.md", "user:a"), ("b.md", "user:b"), ("c.md", "user:c")):
+        worker.index(uri, uri, acl=(acl,))
+    catalog.record([present("b.md", moved_from="a.md")])
+    catalog.record([present("c.md", moved_from="b.md")])
+    assert shown_acls(catalog)["c.md"] == ("c.md", ("user:c",))
+    worker.finish("c.md", "a.md")
+    assert shown_acls(catalog) == {"c.md": ("a.md", ("user:a",))}
+
+
+def test_permissions_that_are_set_while_a_move_over_waits_hold_at_once_and_afterwards(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "old", acl=("user:a",))
+    worker.index("b.md", "new", acl=("user:b",))
+    catalog.record([present("a.md", moved_from="b.md")])
+    catalog.record([Described(document("a.md"), acl=("user:c",))])
+    assert shown_acls(catalog)["a.md"] == ("old", ("user:c",))
+    worker.finish("a.md", "new")
+    assert shown_acls(catalog) == {"a.md": ("new", ("user:c",))}
+
+
+def test_an_upload_of_other_content_opens_the_text_before_to_nobody_and_closes_it_at_once(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "secret", content="secret", acl=("user:a", "user:b"))
+    catalog.record([present("a.md", content="public", acl=("*",))])
+    assert shown_acls(catalog)["a.md"] == ("secret", ("user:a", "user:b"))
+    before = catalog.position()
+    catalog.record([present("a.md", content="other", acl=("user:b", "user:c"))])
+    assert shown_acls(catalog)["a.md"] == ("secret", ("user:b",))
+    with catalog.snapshot() as snapshot:
+        assert snapshot.changes(before, HOME).documents == (document("a.md"),)
+    worker.finish("a.md", "other")
+    assert shown_acls(catalog) == {"a.md": ("other", ("user:b", "user:c"))}
+
+
+def test_permissions_given_once_more_with_content_that_waits_wait_with_it(catalog: Catalog, worker: Worker) -> None:
+    worker.index("a.md", "secret", content="secret", acl=("user:a",))
+    catalog.record([present("a.md", content="public", acl=("user:b",)), present("a.md", content="public", acl=("*",))])
+    assert shown_acls(catalog)["a.md"][1] == ()
+    worker.finish("a.md", "public")
+    assert shown_acls(catalog) == {"a.md": ("public", ("*",))}

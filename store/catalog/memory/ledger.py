@@ -127,17 +127,22 @@ class Belongings:
 class Batch:
     """What the intents of one call say together: names may swap."""
 
-    targets: frozenset[DocumentId]
-    """Documents that the batch wants present."""
+    targets: frozenset[tuple[DocumentId, RootName]]
+    """What the batch wants present, and for which root."""
     belongings: Mapping[DocumentId, Belongings]
     """Of the documents that the batch moves, as they were before it."""
+
+    def leaves(self, intent: Present) -> DocumentId | None:
+        """What leaves its uri with the intent. A batch is simultaneous: what it wants present, too (a swap, a rotation), stays, and
+        the move is a copy, which costs no embedding either."""
+        return None if (intent.moved_from, intent.root) in self.targets else intent.moved_from
 
 
 def read_batch(tables: Tables, intents: Sequence[Intent]) -> Batch:
     presents = [intent for intent in intents if isinstance(intent, Present)]
     moved = [tables.documents.get(intent.moved_from) for intent in presents if intent.moved_from is not None]
     belongings = {row.document: Belongings(row.own_metadata, row.wanted_acl) for row in moved if row is not None}
-    return Batch(frozenset(intent.document for intent in presents), belongings)
+    return Batch(frozenset((intent.document, intent.root) for intent in presents), belongings)
 
 
 def check_intent(tables: Tables, intent: Intent) -> None:
@@ -194,11 +199,13 @@ def record_present(tables: Tables, intent: Present, now: Instant, batch: Batch) 
     tables.stay(row)
     inherited = Belongings(row.own_metadata, row.wanted_acl)
     old = find_moved(tables, intent)
-    if intent.moved_from is not None and intent.moved_from not in batch.targets:
-        tables.withdraw(intent.moved_from, intent.root)
     if old is not None:
         inherited = batch.belongings.get(old.document, Belongings(old.own_metadata, old.wanted_acl))
-        move(tables, old, row, now, batch)
+    leaving = batch.leaves(intent)
+    if leaving is not None:
+        tables.withdraw(leaving, intent.root)
+        if old is not None:
+            move(tables, old, row, now)
     notice(tables, row, intent)
     row.own_metadata = inherited.own_metadata if intent.metadata is None else dict(intent.metadata)
     await_acl(tables, row, inherited.acl, intent.acl, now)
@@ -217,9 +224,10 @@ def record_claim(tables: Tables, intent: Present, root: Root, now: Instant, batc
             tables.claims.append(claim)
         else:
             tables.claims[known] = replace(claim, noticed_at=tables.claims[known].noticed_at)
-    if intent.moved_from is None or intent.moved_from in batch.targets:
+    leaving = batch.leaves(intent)
+    if leaving is None:
         return
-    tables.withdraw(intent.moved_from, intent.root)
+    tables.withdraw(leaving, intent.root)
     old = find_moved(tables, intent)
     if old is not None:
         tables.bury(old, now)
@@ -352,14 +360,8 @@ def find_moved(tables: Tables, intent: Present) -> DocumentRow | None:
     return old if old is not None and old.root == intent.root and (old.wanted or old.moving_to is not None) else None
 
 
-def move(tables: Tables, old: DocumentRow, row: DocumentRow, now: Instant, batch: Batch) -> None:
-    """Lets `row` take over what `old` shows; a chain a -> b -> c collapses to a -> c.
-
-    A batch is simultaneous: a uri that the same batch wants present (a swap, a rotation) stays, and the move is a copy, which
-    costs no embedding either.
-    """
-    if old.document in batch.targets:
-        return
+def move(tables: Tables, old: DocumentRow, row: DocumentRow, now: Instant) -> None:
+    """Lets `row` take over what `old` shows; a chain a -> b -> c collapses to a -> c."""
     if old.moved_from is not None:
         start = tables.documents[old.moved_from]
         start.moving_to = old.moved_from = None

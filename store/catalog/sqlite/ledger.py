@@ -45,6 +45,7 @@ from store.model import (
     PendingDocument,
     Present,
     Root,
+    RootName,
     Seen,
     Sighting,
     Signature,
@@ -168,17 +169,22 @@ class Belongings:
 class Batch:
     """What the intents of one call say together: names may swap."""
 
-    targets: frozenset[DocumentId]
-    """Documents that the batch wants present."""
+    targets: frozenset[tuple[DocumentId, RootName]]
+    """What the batch wants present, and for which root."""
     belongings: Mapping[DocumentId, Belongings]
     """Of the documents that the batch moves, as they were before it."""
+
+    def leaves(self, intent: Present) -> DocumentId | None:
+        """What leaves its uri with the intent. A batch is simultaneous: what it wants present, too (a swap, a rotation), stays, and
+        the move is a copy, which costs no embedding either."""
+        return None if (intent.moved_from, intent.root) in self.targets else intent.moved_from
 
 
 def read_batch(connection: Connection, intents: Sequence[Intent]) -> Batch:
     presents = [intent for intent in intents if isinstance(intent, Present)]
     moved = {intent.moved_from: document_row(connection, intent.moved_from) for intent in presents if intent.moved_from is not None}
     belongings = {document: belongings_of(row) for document, row in moved.items() if row is not None}
-    return Batch(frozenset(intent.document for intent in presents), belongings)
+    return Batch(frozenset((intent.document, intent.root) for intent in presents), belongings)
 
 
 def belongings_of(row: sqlite3.Row) -> Belongings:
@@ -236,12 +242,12 @@ def record_present(connection: Connection, intent: Present, now: Instant, batch:
         return Version(row["wanted_version"])
     stay(connection, row)
     old = find_moved(connection, intent, root_key)
-    before = belongings_of(row)
-    if intent.moved_from is not None and intent.moved_from not in batch.targets:
-        withdraw(connection, collection["collection_key"], intent.moved_from.uri, root_key)
-    if old is not None:
-        before = _belongings_of(batch, intent, old)
-        move(connection, old, row, collection, now, batch.targets)
+    before = belongings_of(row) if old is None else _belongings_of(batch, intent, old)
+    leaving = batch.leaves(intent)
+    if leaving is not None:
+        withdraw(connection, collection["collection_key"], leaving.uri, root_key)
+        if old is not None:
+            move(connection, old, row, collection, now)
     version = notice(connection, row, root_key, intent, before)
     await_acl(connection, row, collection, version, before.acl, intent.acl, now)
     return version
@@ -250,9 +256,10 @@ def record_present(connection: Connection, intent: Present, now: Instant, batch:
 def record_claim(connection: Connection, intent: Present, collection: sqlite3.Row, root: sqlite3.Row, now: Instant, batch: Batch) -> None:
     """The file waits for the uri's owner. What it was renamed from is gone, whatever became of its new name."""
     claim(connection, root, intent)
-    if intent.moved_from is None or intent.moved_from in batch.targets:
+    leaving = batch.leaves(intent)
+    if leaving is None:
         return
-    withdraw(connection, collection["collection_key"], intent.moved_from.uri, root["root_key"])
+    withdraw(connection, collection["collection_key"], leaving.uri, root["root_key"])
     old = find_moved(connection, intent, root["root_key"])
     if old is not None:
         bury(connection, old, collection, now)

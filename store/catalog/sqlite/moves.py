@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection as Several
 
-from store.catalog.sqlite.keys import document_row, home_of
+from store.catalog.sqlite.keys import document_row
 from store.catalog.sqlite.tombs import bury, free, is_visible, row_by_key, stay
-from store.model import DocumentId, Instant, Present
+from store.model import Instant, Present
 
 Connection = sqlite3.Connection
 
@@ -21,17 +20,8 @@ def find_moved(connection: Connection, intent: Present, root_key: int) -> sqlite
     return old if is_there else None
 
 
-def move(
-    connection: Connection, old: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant, targets: Several[DocumentId]
-) -> None:
-    """Lets `row` take over what `old` shows; a chain a -> b -> c collapses to a -> c.
-
-    A batch is simultaneous: a uri that the same batch wants present (a swap, a rotation) stays, and the move is a copy, which
-    costs no embedding either.
-    """
-    home = home_of(connection, collection["collection_key"])
-    if home.document(old["uri"]) in targets:
-        return
+def move(connection: Connection, old: sqlite3.Row, row: sqlite3.Row, collection: sqlite3.Row, now: Instant) -> None:
+    """Lets `row` take over what `old` shows; a chain a -> b -> c collapses to a -> c."""
     if old["moved_from"] is not None:
         start = row_by_key(connection, old["moved_from"])
         stay(connection, start)
