@@ -1,4 +1,6 @@
-"""A catalog driven at random beside a plain dictionary of files: whatever happens in between, it ends level with them.
+"""A catalog driven at random beside plain dictionaries of files: whatever happens in between, it ends level with them.
+
+Each adapter goes its own way, and both go one way together, giving the same answers at every step.
 
 `MODEL_EXAMPLES=2000` searches longer; by default the run is short and always the same.
 """
@@ -8,6 +10,7 @@ from __future__ import annotations
 import os
 import tempfile
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,21 +27,26 @@ from kit.builders import (
     content_hash,
     document,
     furnish,
-    open_adapter,
     present,
     recipe,
+    root,
     signature,
     space,
     vector_of,
 )
+from kit.twins import open_catalog
 
 from store.clock import SimulatedClock
 from store.errors import CursorLapsed
-from store.model import DocumentId, DocumentState, Held, Instant, LeasedDocument, Outcome, Position, Seen
+from store.model import Described, DocumentId, DocumentState, Held, Instant, LeasedDocument, Outcome, Position, RootName, Seen
 from store.ports import Catalog, Snapshot
 
 URIS = ("a.md", "b.md", "c.md", "d.md")
 LINES = ("one", "two", "three", "four")
+NOTES, SECOND = "notes", "second"
+ROOTS = {NOTES: root(), SECOND: root("second", "second/", "/srv/second")}
+LOADED = {"author": "loader", "kind": "text"}
+"""What the loader finds in every document."""
 RETENTION_SECONDS = 100.0
 SETTLE_ROUNDS_MAX = 20
 MEMORY_FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
@@ -47,6 +55,8 @@ MEMORY_FOLDER = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 uris = st.sampled_from(URIS)
 texts = st.lists(st.sampled_from(LINES), max_size=4).map("\n".join)
 workers = st.integers(0, 1)
+names = st.sampled_from((NOTES, NOTES, SECOND))
+patches = st.dictionaries(st.sampled_from(["author", "own"]), st.sampled_from([None, "ada", "mira"]), min_size=1)
 
 
 class Follower:
@@ -70,12 +80,18 @@ class Follower:
         self.position = snapshot.position
 
 
+def owner_of(text: str) -> str:
+    """The root whose file it is: those of the second say so."""
+    return SECOND if text.startswith(SECOND) else NOTES
+
+
 def shown(snapshot: Snapshot, only: tuple[DocumentId, ...] | None = None) -> dict[str, str]:
     return {visible.document.uri: visible.text for visible in snapshot.documents(HOME, only)}
 
 
 class CatalogMachine(RuleBasedStateMachine):
-    """Files change, are renamed and vanish; workers lease, die, come late; snapshots stay open; builds grow and are switched."""
+    """Files of two roots change, are renamed and vanish, and claim each other's uris; documents are described; workers lease, die,
+    come late; snapshots stay open; builds grow and are switched; roots are removed and collections dropped."""
 
     adapter = "memory"
 
@@ -84,48 +100,90 @@ class CatalogMachine(RuleBasedStateMachine):
         self.cleanup = ExitStack()
         folder = Path(self.cleanup.enter_context(tempfile.TemporaryDirectory(dir=MEMORY_FOLDER)))
         self.clock = SimulatedClock()
-        self.catalog: Catalog = open_adapter(self.adapter, folder, self.clock)
+        self.catalog: Catalog = open_catalog(self.adapter, folder, self.clock)
         self.cleanup.callback(self.catalog.close)
         furnish(self.catalog)
-        self.files: dict[str, str] = {}
-        self.deleted: set[str] = set()
+        self.files: dict[str, dict[str, str]] = {name: {} for name in ROOTS}
+        self.deleted: set[tuple[str, str]] = set()
         self.workers = [Worker(self.catalog, self.clock) for _ in range(2)]
         self.work: list[list[Outcome]] = [[], []]
         self.pinned: list[tuple[Snapshot, dict[str, str], ExitStack]] = []
         self.follower = Follower()
         self.builds = 1
+        self.drops = 0
 
     # --- files ----------------------------------------------------------------------------------------------
 
-    @rule(uri=uris, text=texts)
-    def write(self, uri: str, text: str) -> None:
-        self.files[uri] = text
-        self.deleted.discard(uri)
-        self.catalog.record([present(uri, noticed_at=self.clock.now())])
+    @rule(name=names, uri=uris, text=texts)
+    def write(self, name: str, uri: str, text: str) -> None:
+        self.catalog.ensure_root(ROOTS[name])
+        self.files[name][uri] = text if name == NOTES else f"{SECOND}\n{text}"
+        self.deleted.discard((name, uri))
+        self.catalog.record([present(uri, root=name, noticed_at=self.clock.now())])
 
-    @rule(uri=uris)
-    def delete(self, uri: str) -> None:
-        self.files.pop(uri, None)
-        self.catalog.record([absent(uri)])
-        self.deleted.add(uri)
+    @rule(name=names, uri=uris)
+    def delete(self, name: str, uri: str) -> None:
+        self.catalog.ensure_root(ROOTS[name])
+        self.files[name].pop(uri, None)
+        self.catalog.record([replace(absent(uri), root=RootName(name))])
+        self.deleted.add((name, uri))
 
-    @rule(old=uris, new=uris)
-    def rename(self, old: str, new: str) -> None:
-        if old != new and old in self.files:
-            self.files[new] = self.files.pop(old)
-            self.deleted.discard(new)
-            self.catalog.record([present(new, moved_from=old, noticed_at=self.clock.now())])
+    @rule(name=names, old=uris, new=uris)
+    def rename(self, name: str, old: str, new: str) -> None:
+        files = self.files[name]
+        if old != new and old in files:
+            files[new] = files.pop(old)
+            self.deleted.discard((name, new))
+            self.catalog.record([present(new, root=name, moved_from=old, noticed_at=self.clock.now())])
 
-    @rule(one=uris, other=uris)
-    def swap(self, one: str, other: str) -> None:
-        if one != other and {one, other} <= self.files.keys():
-            self.files[one], self.files[other] = self.files[other], self.files[one]
-            self.catalog.record([present(one, moved_from=other), present(other, moved_from=one)])
+    @rule(name=names, one=uris, other=uris)
+    def swap(self, name: str, one: str, other: str) -> None:
+        files = self.files[name]
+        if one != other and {one, other} <= files.keys():
+            files[one], files[other] = files[other], files[one]
+            self.catalog.record([present(one, root=name, moved_from=other), present(other, root=name, moved_from=one)])
 
     @rule(uri=uris)
     def hold(self, uri: str) -> None:
-        if uri in self.files:
+        status = self.catalog.status_of(document(uri))
+        if status is not None and uri in self.files[status.root]:
             self.catalog.record([Held(document(uri), Instant(0), "the folder is empty")])
+
+    @rule(uri=uris, patch=patches)
+    def describe(self, uri: str, patch: dict[str, str | None]) -> None:
+        """Seen at once, and what was taken away gives the loader's back."""
+        (version,) = self.catalog.record([Described(document(uri), patch)])
+        with self.catalog.snapshot() as snapshot:
+            for visible in snapshot.documents(HOME, [document(uri)]):
+                assert version is not None
+                for key, value in patch.items():
+                    assert visible.metadata.get(key) == (LOADED.get(key) if value is None else value)
+
+    @rule(uri=uris, acl=st.sampled_from([None, ("*",), ("user:ada",)]))
+    def permit(self, uri: str, acl: tuple[str, ...] | None) -> None:
+        self.catalog.record([Described(document(uri), acl=acl)])
+
+    @rule(name=st.sampled_from((NOTES, SECOND)))
+    def remove_root(self, name: str) -> None:
+        self.catalog.ensure_root(ROOTS[name])
+        self.catalog.remove_root(HOME, RootName(name), self.clock.now())
+        assert self.catalog.record([present(URIS[0], root=name)]) == [None]
+        assert list(self.catalog.sightings(ROOTS[name])) == []
+        self.deleted |= {(name, uri) for uri in URIS}
+        self.files[name].clear()
+        self.catalog.ensure_root(ROOTS[name])
+
+    @precondition(lambda self: self.drops < 2)
+    @rule()
+    def drop_collection(self) -> None:
+        """The sources are empty afterwards: what comes back would be seen."""
+        self.drops += 1
+        self.catalog.drop_collection(HOME, self.clock.now())
+        assert self.catalog.collection(HOME) is None
+        for name in ROOTS:
+            self.deleted |= {(name, uri) for uri in URIS}
+            self.files[name].clear()
+        furnish(self.catalog)
 
     # --- workers --------------------------------------------------------------------------------------------
 
@@ -166,15 +224,17 @@ class CatalogMachine(RuleBasedStateMachine):
                 self.workers[number], self.work[number] = Worker(self.catalog, self.clock), []
 
     def outcome(self, worker: Worker, leased: LeasedDocument) -> Outcome:
-        text = self.files.get(leased.document.uri)
+        text = self.files[leased.root.name].get(leased.document.uri)
         if text is None:
             return worker.vanished(leased)
         collection = self.catalog.collection(HOME)
         assert collection is not None
         recorded = self.catalog.recorded([(leased.document, build) for build in collection.builds])
-        if leased.moved_from is None and all(one.version and one.content_hash == content_hash(text) for one in recorded):
+        held = [(one.content_hash, dict(one.own_metadata)) for one in recorded if one.version]
+        if leased.moved_from is None and held == [(content_hash(text), dict(leased.metadata))] * len(recorded):
             return worker.unchanged(leased, text, tuple(build.build_id for build in collection.builds))
-        return worker.indexed(leased, text)
+        outcome = worker.indexed(leased, text)
+        return replace(outcome, cuts=tuple(replace(cut, metadata=LOADED) for cut in outcome.cuts))
 
     # --- builds ---------------------------------------------------------------------------------------------
 
@@ -213,7 +273,7 @@ class CatalogMachine(RuleBasedStateMachine):
     def a_deleted_document_stays_away(self) -> None:
         if hasattr(self, "catalog"):
             with self.catalog.snapshot() as snapshot:
-                assert not self.deleted & shown(snapshot).keys()
+                assert not self.deleted & {(owner_of(text), uri) for uri, text in shown(snapshot).items()}
 
     @invariant()
     def a_follower_of_the_log_is_level_with_the_catalog(self) -> None:
@@ -254,7 +314,7 @@ class CatalogMachine(RuleBasedStateMachine):
         for uri in URIS:
             status = self.catalog.status_of(document(uri))
             if status is not None and status.state is DocumentState.HELD:
-                self.catalog.record([Seen(document(uri), signature(1), True) if uri in self.files else absent(uri)])
+                self.catalog.record([Seen(document(uri), signature(1), True) if uri in self.files[status.root] else absent(uri)])
         self.catalog.retry(None, HOME, self.clock.now())
         worker = Worker(self.catalog, self.clock)
         for _ in range(SETTLE_ROUNDS_MAX):
@@ -271,10 +331,16 @@ class CatalogMachine(RuleBasedStateMachine):
         assert collection.growing is None
         self.what_is_visible_is_whole()
         with self.catalog.snapshot() as snapshot:
-            assert shown(snapshot) == self.files
+            assert shown(snapshot) == self.expected()
+
+    def expected(self) -> dict[str, str]:
+        """Of a uri that both roots have, either's: its owner's."""
+        owners = {uri: status.root for uri in URIS if (status := self.catalog.status_of(document(uri))) is not None}
+        known = {uri for files in self.files.values() for uri in files}
+        return {uri: self.files[owners[uri]][uri] for uri in known}
 
 
-EXAMPLES = {"memory": 60, "sqlite": 15}
+EXAMPLES = {"memory": 60, "sqlite": 15, "both": 15}
 
 
 @pytest.mark.parametrize("adapter", sorted(EXAMPLES))

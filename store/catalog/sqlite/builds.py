@@ -128,7 +128,8 @@ def _is_build(connection: sqlite3.Connection, build_key: int, wanted: tuple[str,
 def _ask_for_build(connection: sqlite3.Connection, collection_key: int, target: int, now: Instant) -> None:
     """Who lacks the build is pending; its wait begins now, unless it waited already."""
     connection.execute(
-        "UPDATE documents SET wants_work = (wanted_version > indexed_version OR build_key IS NOT ?1), urgency = ?2,"
+        "UPDATE documents SET wants_work = (wanted_version > indexed_version OR build_key IS NOT ?1),"
+        " urgency = CASE WHEN wanted_version > indexed_version THEN urgency ELSE ?2 END,"
         " state = CASE WHEN wanted_version > indexed_version OR build_key IS NOT ?1 THEN 'pending' ELSE served_state END,"
         " cause = CASE WHEN wanted_version > indexed_version THEN cause ELSE 'recut' END,"
         " noticed_at = CASE WHEN wanted_version > indexed_version THEN noticed_at ELSE ?4 END"

@@ -161,11 +161,11 @@ def carry_out(job: Job, outcome: Outcome, prepared: tuple[PreparedCut, ...]) -> 
     row = document_row(job.connection, outcome.document)
     collection = job.collection(outcome.document.home)
     if row is None or collection is None or row["fence"] != outcome.fence or row["session_id"] != job.session_id:
-        return refuse(job, row, _late_reason(row))
+        return refuse(job, outcome, row, _late_reason(row))
     if not row["wanted"]:
-        return refuse(job, row, Refusal.WANTED_ABSENT)
+        return refuse(job, outcome, row, Refusal.WANTED_ABSENT)
     if outcome.version <= row["indexed_version"] and row["build_key"] == target_build(collection):
-        return refuse(job, row, Refusal.VERSION_INDEXED)
+        return refuse(job, outcome, row, Refusal.VERSION_INDEXED)
     match outcome:
         case Indexed():
             return commit_indexed(job, outcome, prepared, row, collection)
@@ -183,11 +183,12 @@ def _late_reason(row: sqlite3.Row | None) -> Refusal:
     return Refusal.WANTED_ABSENT if row is None or not row["wanted"] else Refusal.FENCE_OLD
 
 
-def refuse(job: Job, row: sqlite3.Row | None, reason: Refusal) -> Refused:
-    """A document's lease ends with its outcome, refused ones included; another session's lease is left alone."""
+def refuse(job: Job, outcome: Outcome, row: sqlite3.Row | None, reason: Refusal) -> Refused:
+    """A document's lease ends with its outcome, refused ones included; another lease is left alone, a later one of this session, too."""
     if row is not None:
         job.connection.execute(
-            "UPDATE documents SET session_id = NULL WHERE document_key = ? AND session_id = ?", (row["document_key"], job.session_id)
+            "UPDATE documents SET session_id = NULL WHERE document_key = ? AND session_id = ? AND fence = ?",
+            (row["document_key"], job.session_id, outcome.fence),
         )
     job.count(outcome_tallies("superseded"))
     return Refused(reason)
@@ -199,10 +200,10 @@ def commit_indexed(job: Job, outcome: Indexed, prepared: tuple[PreparedCut, ...]
     cuts = [ready for ready in prepared if ready.cut.build_id in live_builds]
     moved = _moved_row(connection, outcome, row)
     if not cuts or not _records_stand(connection, outcome, cuts, row, moved, collection):
-        return refuse(job, row, Refusal.RECORDS_CHANGED)
+        return refuse(job, outcome, row, Refusal.RECORDS_CHANGED)
     keys = [_keys_of_cut(connection, job.scope(collection, ready.cut.build_id), ready) for ready in cuts]
     if None in keys:
-        return refuse(job, row, Refusal.VECTORS_MISSING)
+        return refuse(job, outcome, row, Refusal.VECTORS_MISSING)
     seq = next_number(connection, "seq")
     was_visible = bool(row["indexed_version"]) and is_visible(connection, row["document_key"])
     own_metadata = own_metadata_of(outcome, row)
