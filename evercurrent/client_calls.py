@@ -251,7 +251,7 @@ def _words(answer: Answer) -> dict[str, Any]:
 
 def problem_of(status: int, words: Mapping[str, Any], retry_after: str | None = None) -> Problem:
     code, message = str(words.get("code", "internal")), str(words.get("detail") or words.get("title") or f"The server answered {status}.")
-    if status in (429, 503, 504):
+    if status in (429, 503, 504, 507):
         after = float(retry_after) if retry_after is not None and retry_after.isdecimal() else None
         return TryLater(code, message, status, words.get("place"), after)
     if 400 <= status < 500:

@@ -14,11 +14,32 @@ from typing import Any, Protocol
 import structlog
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.convertors import register_url_convertor
 from starlette.exceptions import HTTPException
+from starlette.routing import Route
 
 from indexer.metrics import EXPOSITION_TYPE
+from indexer.openapi import (
+    HEALTH,
+    PAGE,
+    PRINCIPALS_HEADER,
+    PROBLEM_TYPE,
+    READY,
+    SETTLED,
+    STATE_OR_ORIGINAL,
+    Collection,
+    Cursor,
+    Limit,
+    Patience,
+    Raw,
+    States,
+    Uri,
+    answers,
+    extra,
+    problems,
+    publish,
+)
 from indexer.requests import RequestWrong, UriConvertor, checked_seconds, document_of, home_of
 from indexer.rows import document_json
 from indexer.uploads import DocumentUnknown, Uploads
@@ -28,7 +49,6 @@ from store.model import MAIN_COLLECTION, CollectionId, DocumentState, DocumentSt
 
 log = structlog.get_logger()
 
-PROBLEM_TYPE = "application/problem+json"
 PAGE_DOCUMENTS_MAX = 1000
 LOOK_SECONDS = 0.02
 
@@ -64,7 +84,8 @@ class IntakeReports:
 
 def application(catalog: DocumentsReader, reports: IntakeReports, uploads: Uploads | None = None) -> FastAPI:
     """The intake's routes; without `uploads` (a process that only looks) nothing can be changed over them."""
-    app = FastAPI(title="Evercurrent intake", docs_url=None, redoc_url=None)
+    app = FastAPI(title="Evercurrent intake", docs_url=None, redoc_url=None, responses=problems(400, 404, 422, 503))
+    publish(app)
     register_url_convertor("uri", UriConvertor())
     _add_problems(app)
     _add_reports(app, reports)
@@ -78,18 +99,18 @@ def application(catalog: DocumentsReader, reports: IntakeReports, uploads: Uploa
 
 
 def _add_reports(app: FastAPI, reports: IntakeReports) -> None:
-    @app.get("/healthz")
+    @app.get("/healthz", responses=answers(HEALTH, 200))
     async def health() -> dict[str, str]:
         return {"status": "ok"}
 
-    @app.get("/readyz")
+    @app.get("/readyz", response_model=None, responses=answers(READY, 200))
     async def readiness() -> Response:
         reasons = await asyncio.to_thread(reports.unready)
         if reasons:
             return problem(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", "Not ready: " + "; ".join(reasons) + ".", reasons=list(reasons))
         return JSONResponse({"status": "ready"})
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(await asyncio.to_thread(reports.metrics), media_type=EXPOSITION_TYPE)
 
@@ -97,8 +118,8 @@ def _add_reports(app: FastAPI, reports: IntakeReports) -> None:
     async def state() -> dict[str, Any]:
         return await asyncio.to_thread(reports.state)
 
-    @app.post("/v1/settle")
-    async def settle(timeout: float = 30.0) -> dict[str, Any]:
+    @app.post("/v1/settle", response_model=None, responses={**answers(SETTLED, 200), **problems(504)})
+    async def settle(timeout: Patience = 30.0) -> dict[str, Any]:
         seconds = checked_seconds("timeout", timeout)
         reasons = await settled(reports, seconds)
         if reasons:
@@ -125,17 +146,29 @@ async def settled(reports: IntakeReports, seconds_max: float) -> Sequence[str]:
 
 
 def _add_documents(app: FastAPI, catalog: DocumentsReader, uploads: Uploads | None) -> None:
-    @app.get("/v1/collections/{collection}/documents")
+    @app.get(
+        "/v1/collections/{collection}/documents",
+        operation_id="documents_list",
+        response_model=None,
+        responses=answers(PAGE, 200),
+        openapi_extra=extra(),
+    )
     async def listing(
-        request: Request, collection: str, state: str | None = None, cursor: str | None = None, limit: int = PAGE_DOCUMENTS_MAX
+        request: Request, collection: Collection, state: States = None, cursor: Cursor = None, limit: Limit = PAGE_DOCUMENTS_MAX
     ) -> dict[str, Any]:
         home = home_of(request, collection)
         states = states_of(state)
         rows = min(max(1, limit), PAGE_DOCUMENTS_MAX)
         return await asyncio.to_thread(list_documents, catalog, home, cursor, rows, states)
 
-    @app.get("/v1/collections/{collection}/documents/{uri:uri}", response_model=None)
-    async def one(request: Request, collection: str, uri: str, raw: bool = False) -> dict[str, Any] | Response:
+    @app.get(
+        "/v1/collections/{collection}/documents/{uri:uri}",
+        operation_id="document_state",
+        response_model=None,
+        responses={200: {"description": "The document's state, or its original", "content": STATE_OR_ORIGINAL}, **problems(410)},
+        openapi_extra=extra(PRINCIPALS_HEADER),
+    )
+    async def one(request: Request, collection: Collection, uri: Uri, raw: Raw = False) -> dict[str, Any] | Response:
         document = document_of(request, collection, uri)
         if raw and uploads is not None:
             return await original(request, uploads, document)
@@ -182,9 +215,10 @@ def _add_problems(app: FastAPI) -> None:
         return problem(HTTPStatus.UNPROCESSABLE_ENTITY, RequestWrong.code, f"{place}: {first['msg']}")
 
     @app.exception_handler(HTTPException)
-    async def plain(_request: Request, error: HTTPException) -> Response:
+    async def plain(request: Request, error: HTTPException) -> Response:
         status = HTTPStatus(error.status_code)
-        return problem(status, status.name.lower(), str(error.detail), headers=error.headers)
+        headers = {"Allow": allowed(app, request)} if status is HTTPStatus.METHOD_NOT_ALLOWED else error.headers
+        return problem(status, status.name.lower(), str(error.detail), headers=headers)
 
     @app.middleware("http")
     async def confess(request: Request, answer: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -193,6 +227,12 @@ def _add_problems(app: FastAPI) -> None:
         except Exception as error:
             log.error("intake_request_failed", path=request.url.path, exc_info=error)
             return problem(HTTPStatus.INTERNAL_SERVER_ERROR, EvercurrentError.code, EvercurrentError.sentence)
+
+
+def allowed(app: FastAPI, request: Request) -> str:
+    """Every method that the path has: the router knows only those of the first route that fits."""
+    routes = [route for route in app.routes if isinstance(route, Route) and route.path_regex.match(request.url.path)]
+    return ", ".join(sorted({method for route in routes for method in route.methods or ()}))
 
 
 def status_for(error: EvercurrentError) -> HTTPStatus:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import AsyncIterator
 from typing import Any, NoReturn
 from urllib.parse import unquote_to_bytes, urlsplit
@@ -21,6 +22,19 @@ from store.model import CollectionId, CollectionName, DocumentId, Namespace, che
 
 SECONDS_MAX = 600.0
 JSON_BYTES_MAX = 256 * 1024
+
+
+NAME_BYTES_MAX = 100
+"""A namespace is a folder's name, spelled in hex: file systems end at 255 bytes."""
+_UNSEEN = r"\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ue000-\uf8ff\ufeff\ufff0-\uffff"
+NAME_PATTERN = f"[^ /{_UNSEEN}](?:[^/{_UNSEEN}]*[^ /{_UNSEEN}])?"
+"""Of a namespace or collection: nothing that is not seen, no slash, no space at an end."""
+_NAME = re.compile(NAME_PATTERN)
+
+
+class NameRejected(Misuse):
+    code = "name_rejected"
+    sentence = "The {what} is not acceptable: {reason}."
 
 
 class RequestWrong(Misuse):
@@ -58,8 +72,17 @@ class UriConvertor(Convertor[str]):
 
 
 def home_of(request: Request, collection: str) -> CollectionId:
-    """With no keys configured the server listens on loopback only, and the header is believed. Raises RequestWrong."""
-    return CollectionId(Namespace(header_of(request, "X-Evercurrent-Namespace") or "default"), CollectionName(collection))
+    """With no keys configured the server listens on loopback only, and the header is believed. Raises RequestWrong, NameRejected."""
+    namespace = header_of(request, "X-Evercurrent-Namespace") or "default"
+    return CollectionId(Namespace(_checked_name("namespace", namespace)), CollectionName(_checked_name("collection name", collection)))
+
+
+def _checked_name(what: str, name: str) -> str:
+    if not 0 < len(name.encode("utf-8", "replace")) <= NAME_BYTES_MAX:
+        raise NameRejected(what=what, reason=f"it has 1 to {NAME_BYTES_MAX} bytes")
+    if not _NAME.fullmatch(name.encode("utf-8", "replace").decode()):
+        raise NameRejected(what=what, reason="it has a slash, a control character, or white space at an end")
+    return name
 
 
 def principals_of(request: Request) -> frozenset[str]:

@@ -14,7 +14,7 @@ from indexer.identity import content_hash
 from indexer.load.registry import claims, load, media_type_of
 from indexer.wiring import ensure_wanted
 from store.beats import beats
-from store.blobs.folder import NAMESPACE_BYTES_MAX, BlobFolder
+from store.blobs.folder import BlobFolder
 from store.clock import Clock
 from store.config import Config
 from store.errors import DocumentTooLarge, EvercurrentError, Misuse, OwnedBySource, Rejected, Transient, UnknownCollection
@@ -44,7 +44,6 @@ from store.ports import Catalog
 UPLOADS = RootName("uploads")
 UPLOADS_PATH = "uploads:"
 """What the root's row has for a path: uploads stand in the data folder, wherever that is moved."""
-COLLECTION_BYTES_MAX = 100
 REPEATABLE_BYTES_MAX = 128 * 1024
 """A document of more bytes is longer than any value of its metadata."""
 _PLAIN_TYPES = "json x-json jsonl ndjson x-ndjson yaml x-yaml toml xml octet-stream x-www-form-urlencoded javascript sql x-sh graphql rtf"
@@ -55,11 +54,6 @@ PLAIN_TYPES = frozenset(_PLAIN_TYPES.split())
 class TypeUnclaimed(Misuse):
     code = "type_unclaimed"
     sentence = "No loader reads {what}; the uri's extension says what a document is (notes.md, page.html, log.txt)."
-
-
-class NameRejected(Misuse):
-    code = "name_rejected"
-    sentence = "The {what} is not acceptable: {reason}."
 
 
 class DocumentUnknown(Misuse):
@@ -128,18 +122,6 @@ def check_type(uri: str, content_type: str) -> None:
         raise TypeUnclaimed(what=f"the type {named[:80]!r}")
 
 
-def check_home(home: CollectionId) -> None:
-    """Raises NameRejected for a namespace or collection that may not be created."""
-    for what, name, bytes_max in (
-        ("namespace", home.namespace, NAMESPACE_BYTES_MAX),
-        ("collection name", home.collection, COLLECTION_BYTES_MAX),
-    ):
-        if not 0 < len(name.encode("utf-8", "replace")) <= bytes_max:
-            raise NameRejected(what=what, reason=f"it has 1 to {bytes_max} bytes")
-        if not name.isprintable() or "/" in name or name != name.strip():
-            raise NameRejected(what=what, reason="it has a slash, a control character, or white space at an end")
-
-
 @dataclass(frozen=True, slots=True)
 class Upload:
     """A document whose bytes are kept."""
@@ -149,6 +131,8 @@ class Upload:
     bytes: int
     metadata: Metadata | None
     acl: tuple[str, ...] | None
+    media_type: str | None = None
+    """What it was declared or found to be; None: its uri tells, or what is recorded of the same content."""
 
 
 class Uploads:
@@ -163,11 +147,9 @@ class Uploads:
         self._clock = clock
         self._ring = ring
         self._furnishing = threading.Lock()
-        self._furnished: set[CollectionId] = set()
 
     def check(self, document: DocumentId, content_type: str) -> None:
-        """Whether bytes for the document are worth receiving. Raises NameRejected, TypeUnclaimed, OwnedBySource."""
-        check_home(document.home)
+        """Whether bytes for the document are worth receiving. Raises TypeUnclaimed, OwnedBySource."""
         check_type(document.uri, content_type)
         status = self._catalog.status_of(document)
         if status is not None and status.root != UPLOADS and status.state not in (DocumentState.DELETED, DocumentState.IGNORED):
@@ -279,6 +261,7 @@ class Uploads:
                     content_hash=upload.content,
                     metadata=upload.metadata,
                     acl=upload.acl,
+                    media_type=upload.media_type,
                 )
                 for upload in uploads
             ]
@@ -290,16 +273,14 @@ class Uploads:
         return OwnedBySource(document=upload.document.uri, owner="another" if status is None else status.root)
 
     def _furnish(self, home: CollectionId) -> None:
-        """Creates the collection and its root for uploads on first use."""
+        """Creates the collection and its root for uploads on first use, and again after they were removed."""
         with self._furnishing:
-            if home in self._furnished:
-                return
             if self._catalog.collection(home) is None:
                 if len(self._catalog.collections()) >= self.limits.collections_max:
                     raise CollectionsFull(collections_max=self.limits.collections_max, retry_after_seconds=60.0)
                 ensure_wanted(self._catalog, self._config, home)
-            self._catalog.ensure_root(uploads_root(home))
-            self._furnished.add(home)
+            if all(root.name != UPLOADS for root in self._catalog.roots(home)):
+                self._catalog.ensure_root(uploads_root(home))
 
     def _need(self, document: DocumentId) -> DocumentStatus:
         status = self._catalog.status_of(document)

@@ -18,8 +18,27 @@ from fastapi.responses import JSONResponse
 
 from indexer.described import AclRejected, acl_of_header, checked_acl, checked_patch, metadata_of_header
 from indexer.multipart import Multipart, MultipartWrong, PartEnd, PartHead
+from indexer.openapi import (
+    ACL_PARAMETER,
+    FILES,
+    FILES_BODY,
+    METADATA_PARAMETER,
+    NONE_TAKEN,
+    PATCH_BODY,
+    RAW_BODY,
+    TAKEN,
+    Collection,
+    Erase,
+    Seconds,
+    Uri,
+    answers,
+    document_links,
+    extra,
+    problems,
+)
 from indexer.requests import (
     ForeignOrigin,
+    NameRejected,
     RequestBroken,
     RequestTooLarge,
     RequestWrong,
@@ -35,7 +54,6 @@ from indexer.requests import (
 from indexer.uploads import (
     CollectionsFull,
     DocumentUnknown,
-    NameRejected,
     OriginalElsewhere,
     TypeUnclaimed,
     Upload,
@@ -43,7 +61,7 @@ from indexer.uploads import (
     Uploads,
 )
 from store.blobs.folder import BlobTooLarge, DiskNearlyFull, Draft
-from store.errors import EvercurrentError, MetadataRejected, Misuse, OwnedBySource, Transient, UriRejected
+from store.errors import CatalogFull, EvercurrentError, MetadataRejected, Misuse, OwnedBySource, Transient, UriRejected
 from store.model import CollectionId, DocumentId, DocumentState, Metadata, Position, Unset, Version, check_uri
 
 METADATA_HEADER = "X-Evercurrent-Metadata"
@@ -81,12 +99,14 @@ def status_for_upload(error: EvercurrentError) -> HTTPStatus | None:
             return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
         case MetadataRejected() | AclRejected():
             return HTTPStatus.UNPROCESSABLE_ENTITY
-        case DiskNearlyFull() | CollectionsFull() | UploadsBusy():
+        case CollectionsFull() | UploadsBusy():
             return HTTPStatus.TOO_MANY_REQUESTS
+        case DiskNearlyFull() | CatalogFull():
+            return HTTPStatus.INSUFFICIENT_STORAGE
         case UploadLost():
             return HTTPStatus.GONE
         case NotServed():
-            return HTTPStatus.NOT_IMPLEMENTED
+            return HTTPStatus.UNPROCESSABLE_ENTITY
         case _:
             return None
 
@@ -94,30 +114,56 @@ def status_for_upload(error: EvercurrentError) -> HTTPStatus | None:
 def add_uploads(app: FastAPI, uploads: Uploads) -> None:
     door = Door(uploads)
 
-    @app.put("/v1/collections/{collection}/documents/{uri:uri}", status_code=202, response_model=None)
-    async def put(request: Request, collection: str, uri: str, wait: float | None = None) -> Response:
+    @app.put(
+        "/v1/collections/{collection}/documents/{uri:uri}",
+        operation_id="document_put",
+        status_code=202,
+        response_model=None,
+        responses={**answers(TAKEN, 200, 202, links=document_links()), **problems(403, 409, 413, 415, 429, 507)},
+        openapi_extra=extra(METADATA_PARAMETER, ACL_PARAMETER, body=RAW_BODY),
+    )
+    async def put(request: Request, collection: Collection, uri: Uri, wait: Seconds = None) -> Response:
         seconds = None if wait is None else checked_seconds("wait", wait)
         refuse_foreign(request)
         document = document_of(request, collection, uri)
         version = await door.put(request, document)
         return await door.answer(document, version, seconds)
 
-    @app.post("/v1/collections/{collection}/documents", status_code=202, response_model=None)
-    async def post(request: Request, collection: str, wait: float | None = None) -> Response:
+    @app.post(
+        "/v1/collections/{collection}/documents",
+        operation_id="documents_post",
+        status_code=202,
+        response_model=None,
+        responses={**answers(FILES, 200, 202), 422: NONE_TAKEN, **problems(403, 413, 415, 429, 507)},
+        openapi_extra=extra(METADATA_PARAMETER, ACL_PARAMETER, body=FILES_BODY),
+    )
+    async def post(request: Request, collection: Collection, wait: Seconds = None) -> Response:
         seconds = None if wait is None else checked_seconds("wait", wait)
         refuse_foreign(request)
         answers = await door.post(request, home_of(request, collection))
         return await door.answer_each(answers, seconds)
 
-    @app.patch("/v1/collections/{collection}/documents/{uri:uri}")
-    async def patch(request: Request, collection: str, uri: str) -> dict[str, Any]:
+    @app.patch(
+        "/v1/collections/{collection}/documents/{uri:uri}",
+        operation_id="document_patch",
+        response_model=None,
+        responses={**answers(TAKEN, 200, links=document_links()), **problems(403, 413, 507)},
+        openapi_extra=extra(body=PATCH_BODY),
+    )
+    async def patch(request: Request, collection: Collection, uri: Uri) -> dict[str, Any]:
         refuse_foreign(request)
         document = document_of(request, collection, uri)
         metadata, acl = change_of(await json_object(request))
         return answer_json(document, await door.run(lambda: uploads.describe(document, metadata, acl)))
 
-    @app.delete("/v1/collections/{collection}/documents/{uri:uri}")
-    async def delete(request: Request, collection: str, uri: str, erase: bool = False) -> dict[str, Any]:
+    @app.delete(
+        "/v1/collections/{collection}/documents/{uri:uri}",
+        operation_id="document_delete",
+        response_model=None,
+        responses={**answers(TAKEN, 200, links=document_links()), **problems(403, 409, 507)},
+        openapi_extra=extra(),
+    )
+    async def delete(request: Request, collection: Collection, uri: Uri, erase: Erase = False) -> dict[str, Any]:
         refuse_foreign(request)
         document = document_of(request, collection, uri)
         if erase:

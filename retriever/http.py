@@ -12,15 +12,31 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import structlog
 from fastapi import FastAPI, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from retriever.metrics import EXPOSITION_TYPE, RetrieverMetrics, SearchOutcome
+from retriever.openapi import (
+    ANSWER,
+    CHUNK_IDS,
+    CHUNKS,
+    HEALTH,
+    PROBLEM_TYPE,
+    READY,
+    SEARCH,
+    SEARCH_LINKS,
+    Collection,
+    answers,
+    asked,
+    problems,
+    publish,
+)
 from retriever.query import SearchRequest
 from retriever.search import SearchAnswer, Searcher, VersionNotReached, answer_json, chunk_json
 from store.clock import Clock
@@ -41,7 +57,6 @@ SEARCH_THREADS = 4
 PATIENT_THREADS = 16
 """For searches that wait for a version: they sleep, and must not keep the others from a thread."""
 SEARCHES_WAITING_MAX = 64
-PROBLEM_TYPE = "application/problem+json"
 T = TypeVar("T")
 
 
@@ -112,6 +127,7 @@ def _told(loop: asyncio.AbstractEventLoop, done: Callable[[], None]) -> Callable
 def application(searcher: Searcher, metrics: RetrieverMetrics, reports: Reports, clock: Clock, pool: SearchPool) -> FastAPI:
     """The retriever's routes over `searcher`. Starts nothing."""
     app = FastAPI(title="Evercurrent retriever", openapi_url="/openapi.json", docs_url=None, redoc_url=None)
+    publish(app)
     _serve_searches(app, searcher, metrics, clock, pool)
     _serve_reports(app, metrics, reports)
     app.add_exception_handler(EvercurrentError, _problem_of_error)
@@ -121,8 +137,13 @@ def application(searcher: Searcher, metrics: RetrieverMetrics, reports: Reports,
 
 
 def _serve_searches(app: FastAPI, searcher: Searcher, metrics: RetrieverMetrics, clock: Clock, pool: SearchPool) -> None:
-    @app.post("/v1/collections/{collection}/search")
-    async def search(collection: str, request: Request) -> Response:
+    @app.post(
+        "/v1/collections/{collection}/search",
+        operation_id="search",
+        responses={**answers(ANSWER, SEARCH_LINKS), **problems(400, 404, 413, 422, 429, 503, 504)},
+        openapi_extra=asked(SEARCH),
+    )
+    async def search(collection: Collection, request: Request) -> Response:
         started = clock.monotonic()
         wanted: SearchRequest | None = None
         outcome = SearchOutcome.UNAVAILABLE
@@ -138,8 +159,13 @@ def _serve_searches(app: FastAPI, searcher: Searcher, metrics: RetrieverMetrics,
         finally:
             metrics.count_search(wanted.mode.value if wanted else "unparsed", outcome, clock.monotonic() - started)
 
-    @app.post("/v1/collections/{collection}/chunks")
-    async def chunks(collection: str, request: Request) -> Response:
+    @app.post(
+        "/v1/collections/{collection}/chunks",
+        operation_id="chunks",
+        responses={**answers(CHUNKS), **problems(400, 404, 413, 422, 429, 503)},
+        openapi_extra=asked(CHUNK_IDS),
+    )
+    async def chunks(collection: Collection, request: Request) -> Response:
         wanted = _chunk_ids(await _json_object(request))
         home, principals = _home(request, collection), _principals(request)
         found = await pool.run(lambda: searcher.chunks(home, wanted, principals))
@@ -147,18 +173,19 @@ def _serve_searches(app: FastAPI, searcher: Searcher, metrics: RetrieverMetrics,
 
 
 def _serve_reports(app: FastAPI, metrics: RetrieverMetrics, reports: Reports) -> None:
-    @app.get("/healthz")
+    @app.get("/healthz", responses=answers(HEALTH))
     async def healthz() -> Response:
         return JSONResponse({"status": "ok"})
 
-    @app.get("/readyz")
+    @app.get("/readyz", responses={**answers(READY), **problems(503)})
     async def readyz() -> Response:
         reasons = reports.readiness().reasons
         if not reasons:
             return JSONResponse({"status": "ready"})
-        return JSONResponse({"status": "starting", "reasons": list(reasons)}, HTTPStatus.SERVICE_UNAVAILABLE)
+        detail = "Not ready: " + "; ".join(reasons) + "."
+        return _problem(HTTPStatus.SERVICE_UNAVAILABLE, "not_ready", detail, more={"reasons": list(reasons)})
 
-    @app.get("/metrics")
+    @app.get("/metrics", response_class=PlainTextResponse)
     def exposition() -> Response:
         return Response(metrics.exposition(reports.lags()), media_type=EXPOSITION_TYPE)
 
@@ -271,8 +298,16 @@ async def _problem_of_fault(_: Request, error: Exception) -> Response:
     return _problem(HTTPStatus.INTERNAL_SERVER_ERROR, EvercurrentError.code, EvercurrentError.sentence)
 
 
-def _problem(status: int, code: str, detail: str, place: object = None, headers: Mapping[str, str] | None = None) -> Response:
-    problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": int(status), "code": code, "detail": _sendable(detail)}
+def _problem(
+    status: int,
+    code: str,
+    detail: str,
+    place: object = None,
+    headers: Mapping[str, str] | None = None,
+    more: Mapping[str, Any] = MappingProxyType({}),
+) -> Response:
+    sendable = _sendable(detail)
+    problem = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": int(status), "code": code, "detail": sendable, **more}
     if place is not None:
         problem["place"] = _sendable(str(place))
     return JSONResponse(problem, status, headers, media_type=PROBLEM_TYPE)

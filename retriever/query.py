@@ -125,6 +125,7 @@ def _vector(vector: object) -> bytes | None:
 
 
 def _k(k: object, k_max: int) -> int:
+    k = _whole(k)
     if not _is_whole(k) or not 1 <= k <= k_max:
         raise QueryRejected(place="k", reason=f"needs a whole number from 1 to {k_max}")
     return k
@@ -165,7 +166,7 @@ def _mmr(mmr: object, k: int) -> Mmr | None:
     if not isinstance(mmr, Mapping):
         raise QueryRejected(place="mmr", reason='needs an object such as {"fetch_k": 20, "lambda": 0.5}')
     _refuse_unknown_keys(mmr, ("fetch_k", "lambda"), "mmr.")
-    fetch_k, lambda_ = mmr.get("fetch_k", max(k, MMR_FETCH_K)), mmr.get("lambda", MMR_LAMBDA)
+    fetch_k, lambda_ = _whole(mmr.get("fetch_k", max(k, MMR_FETCH_K))), mmr.get("lambda", MMR_LAMBDA)
     if not _is_whole(fetch_k) or fetch_k < k:
         raise QueryRejected(place="mmr.fetch_k", reason=f"needs a whole number of at least k ({k})")
     if not _is_number(lambda_) or not 0 <= lambda_ <= 1:
@@ -184,6 +185,7 @@ def _as_of(as_of: object) -> int | str | None:
         return None
     if isinstance(as_of, str) and as_of:
         return as_of
+    as_of = _whole(as_of)
     if _is_whole(as_of) and as_of >= 0:
         return as_of
     raise QueryRejected(place="as_of", reason="needs a sequence number, an RFC 3339 time or a tag")
@@ -196,14 +198,17 @@ def _min_version(versions: object) -> Mapping[str, int]:
         raise QueryRejected(place="min_version", reason='needs an object such as {"guide.md": 7}')
     if len(versions) > MIN_VERSION_MAX:
         raise QueryRejected(place="min_version", reason=f"names more than {MIN_VERSION_MAX} documents")
-    for uri, version in versions.items():
+    wanted: dict[str, int] = {}
+    for uri, given in versions.items():
+        version = _whole(given)
         try:
             check_uri(uri)
         except UriRejected as error:
             raise QueryRejected(place="min_version", reason=error.message) from error
         if not _is_whole(version) or version < 0:
             raise QueryRejected(place=f"min_version.{uri}", reason="needs a whole number of at least 0")
-    return dict(versions)
+        wanted[uri] = version
+    return wanted
 
 
 def _nearest(key: str, known: tuple[str, ...]) -> str:
@@ -223,6 +228,11 @@ def _refuse_not_yet(body: Mapping[str, Any]) -> None:
         value = body.get(key)
         if value is not None and value is not False:
             raise QueryRejected(place=key, reason="is not available yet; leave it out")
+
+
+def _whole(value: object) -> object:
+    """JSON has one kind of number: 10.0 is 10."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def _is_whole(value: object) -> TypeGuard[int]:

@@ -41,6 +41,9 @@ Metadata = Mapping[str, Any]
 """JSON object: strings, numbers, booleans, null, and lists and objects of these."""
 
 URI_BYTES_MAX = 1024
+_SEGMENT = r"(?:[^/\u0000.][^/\u0000]*|\.[^/\u0000.][^/\u0000]*|\.\.[^/\u0000]+)"
+URI_PATTERN = rf"^{_SEGMENT}(?:/{_SEGMENT})*$"
+"""What `check_uri` takes, but for its length, as a regular expression of JSON Schema."""
 METADATA_KEYS_MAX = 64
 METADATA_BYTES_MAX = 16 * 1024
 """Of a document's own metadata, written as compact JSON."""

@@ -55,7 +55,7 @@ def test_a_hybrid_search_takes_a_query_and_a_vector() -> None:
         ({"query": "q", "k": 0}, "k"),
         ({"query": "q", "k": -1}, "k"),
         ({"query": "q", "k": 1001}, "k"),
-        ({"query": "q", "k": 2.0}, "k"),
+        ({"query": "q", "k": 2.5}, "k"),
         ({"query": "q", "k": True}, "k"),
         ({"query": "q", "k": "3"}, "k"),
         ({"query": "q", "k": None}, "k"),

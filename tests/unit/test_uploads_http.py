@@ -212,13 +212,13 @@ def test_too_many_bytes_are_413_whether_they_are_announced_or_not(door: Door) ->
     assert len(door.pending()) == 1
 
 
-def test_a_full_disk_is_429_with_the_reason_and_when_to_come_again(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_507_with_the_reason_and_when_to_come_again(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise DiskNearlyFull(retry_after_seconds=60.0)
 
     monkeypatch.setattr(type(door.uploads.blobs), "_check_floor", full)
     answer = door.put()
-    assert (code(answer), answer.headers["retry-after"]) == ((429, "disk_nearly_full"), "60")
+    assert (code(answer), answer.headers["retry-after"]) == ((507, "disk_nearly_full"), "60")
 
 
 def test_more_uploads_at_once_than_the_limit_are_turned_away(opened: Open) -> None:
@@ -382,7 +382,7 @@ def test_a_deletion_is_committed_when_it_is_answered_and_beats_work_in_flight(do
 
 def test_erasing_is_refused_not_ignored(door: Door) -> None:
     door.put()
-    assert code(door.client.delete(f"{DOCUMENTS}/a.md?erase=true")) == (501, "not_served")
+    assert code(door.client.delete(f"{DOCUMENTS}/a.md?erase=true")) == (422, "not_served")
     assert door.client.get(f"{DOCUMENTS}/a.md").json()["state"] == "pending"
 
 
@@ -456,6 +456,23 @@ def test_a_bad_file_does_not_stop_the_others(door: Door) -> None:
     assert {row[0].uri for row in door.pending()} == {"first.md", "file.md", "guide/a.md", "字.md"}
     door.index("guide/a.md")
     assert door.client.get(f"{DOCUMENTS}/guide%2Fa.md?raw=true").content == b"one"
+
+
+def test_a_name_that_comes_twice_in_one_request_ends_at_its_last_file(door: Door) -> None:
+    answer = door.client.post(DOCUMENTS, files=[("f", ("a.md", b"first")), ("f", ("a.md", b"second"))])
+    first, second = (row["version"] for row in answer.json()["documents"])
+    assert first < second
+    door.index()
+    assert door.client.get(f"{DOCUMENTS}/a.md?raw=true").content == b"second"
+
+
+def test_a_head_of_a_part_has_a_limit_and_a_wrong_boundary_is_400(door: Door, tmp_path: Path) -> None:
+    boundary = {"Content-Type": "multipart/form-data; boundary=b"}
+    long_head = b'--b\r\nContent-Disposition: form-data; name="f"; filename="a.md"\r\nX: ' + b"x" * 70_000 + b"\r\n\r\nx\r\n--b--"
+    other = b'--c\r\nContent-Disposition: form-data; name="f"; filename="a.md"\r\n\r\nx\r\n--c--'
+    for body in (long_head, other):
+        assert code(door.client.post(DOCUMENTS, content=body, headers=boundary)) == (400, "multipart_wrong")
+    assert door.catalog.collections() == []
 
 
 def test_when_no_file_was_taken_the_answer_is_422(door: Door) -> None:

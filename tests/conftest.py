@@ -6,7 +6,7 @@ import pytest
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "slow: real processes for minutes; runs only when asked for by -m")
+    config.addinivalue_line("markers", "slow: takes minutes; runs only when asked for by -m")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
