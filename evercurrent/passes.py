@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +13,7 @@ from evercurrent.summary import ChunkNumbers, DocumentNumbers, Failure, Summary,
 from evercurrent.targets import Target
 from indexer.load.registry import claims
 from indexer.sources.reconciling import Pass, reconcile_root
-from store.errors import OwnedBySource
-from store.model import Absent, Change, Collection, CollectionId, DocumentId, DocumentState, DocumentStatus, Ignored, Position, Present
+from store.model import Absent, Change, Collection, CollectionId, DocumentId, DocumentState, DocumentStatus, Ignored, Position
 
 if TYPE_CHECKING:
     from indexer.ignore import Rules
@@ -68,23 +67,18 @@ def _look_at(catalog: Catalog, target: Target, rules: Rules, clock: Clock) -> Lo
     return Look(target, found, claimed, len(found.scan.found) - claimed)
 
 
-def record(catalog: Catalog, looks: Iterable[Look]) -> list[Failure]:
-    """Makes what was found the wanted state, durably; returns the files whose uri belongs to another source."""
-    conflicts: list[Failure] = []
+def record(catalog: Catalog, looks: Sequence[Look]) -> list[Failure]:
+    """Makes what was found the wanted state, durably; returns the files whose uri belongs to another source, since whenever."""
     for seen in looks:
         intents = seen.found.reconciled.intents
         for start in range(0, len(intents), INTENTS_MAX):
-            part = intents[start : start + INTENTS_MAX]
-            for intent, version in zip(part, catalog.record(part), strict=True):
-                if isinstance(intent, Present) and version is None:
-                    conflicts.append(conflict_of(catalog, intent.document))
-    return conflicts
-
-
-def conflict_of(catalog: CatalogReader, document: DocumentId) -> Failure:
-    status = catalog.status_of(document)
-    error = OwnedBySource(document=document.uri, owner="another" if status is None else status.root)
-    return Failure(document.uri, error.code, error.message)
+            catalog.record(intents[start : start + INTENTS_MAX])
+    targets = [seen.target for seen in looks]
+    return [
+        Failure(claim.document.uri, claim.code or "", claim.message or "")
+        for home in {target.root.home for target in targets}
+        for claim in statuses_of(catalog, home, targets, (DocumentState.CONFLICT,))
+    ]
 
 
 def await_settled(

@@ -100,7 +100,8 @@ def _inside(absolute: str, roots: Sequence[Root]) -> tuple[Root, str] | None:
         if absolute == root.path or os.path.realpath(absolute) == os.path.realpath(root.path):
             return root, ""
         if root.kind is SourceKind.FOLDER:
-            uri = uri_of(root, absolute) or uri_of(root, os.path.join(root.path, _below(absolute, root)))
+            below = _below(absolute, root)
+            uri = uri_of(root, absolute) or (uri_of(root, os.path.join(root.path, below)) if below else None)
             if uri is not None and uri != root.prefix.rstrip("/"):
                 return root, uri
     return None

@@ -90,7 +90,8 @@ class Comparison:
     unclaimed: tuple[tuple[str, Signature], ...] = ()
     missing: tuple[Sighting, ...] = ()
     excluded: tuple[Sighting, ...] = ()
-    """Not found because rules keep them out by now: a decision, so the guard is not asked."""
+    """Not found because rules keep them out by now: a decision, so the guard is not asked. Nor is it for claims of another root's
+    document, of which nothing is served."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,11 +171,16 @@ class _Tally:
             self.doubtful.append((sighting, signature))
 
     def compare_missing(self, sighting: Sighting, looked: Looked, excludes: Callable[[str], bool]) -> None:
-        if sighting.state in _LEFT_ALONE or any(_is_below(sighting.uri, place) for place in looked.unreadable):
+        if sighting.state is DocumentState.SUPPRESSED or any(_is_below(sighting.uri, place) for place in looked.unreadable):
             return
         if not _is_below(sighting.uri, looked.scope):
             return
-        if looked.root_state in (RootState.ALIVE, RootState.EMPTY) and excludes(sighting.uri):
+        is_there = looked.root_state in (RootState.ALIVE, RootState.EMPTY)
+        if sighting.state is DocumentState.CONFLICT:
+            if is_there:
+                self.excluded.append(sighting)
+            return
+        if is_there and excludes(sighting.uri):
             self.excluded.append(sighting)
             return
         if sighting.state is not DocumentState.IGNORED:

@@ -83,9 +83,11 @@ def answered(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
 
 
 def plain(answer: Any, *, is_now: bool = True) -> Any:
-    """What is compared: an error by its kind, and of a ledger row what both promise (when a tombstone or a document that waits was
-    indexed last, and since when one waits that nobody needs to look at, is an adapter's business). Vectors come in any order; permissions are those of now, as
-    far as an old snapshot can know them."""
+    """What is compared: an error by its kind, and of a ledger row what both promise.
+
+    When a tombstone or a waiting document was indexed last, and since when one waits that nobody needs to look at, is an adapter's
+    business. Vectors come in any order; permissions are those of now, as far as an old snapshot can know them.
+    """
     match answer:
         case EvercurrentError():
             return type(answer)

@@ -45,3 +45,16 @@ def test_a_file_whose_uri_another_root_owns_is_a_failure_and_not_silence(tmp_pat
     assert (answer.code, answer.json["failures"][0]["document"], answer.json["failures"][0]["code"]) == (1, "b/x.md", "owned_by_source")
     assert (answer.json["documents"]["added"], answer.json["documents"]["failed"], answer.json["documents"]["unchanged"]) == (1, 1, 0)
     assert {row["document"]: row["text"] for row in product.succeed("export").lines} == {"b/x.md": "of the first root", "b/y.md": "alone"}
+    again = product.run("sync", f"b={second}", "--json")
+    assert (again.code, [failure["document"] for failure in again.json["failures"]]) == (1, ["b/x.md"])
+    states = {(row["document"], row["root"]): row["state"] for row in product.succeed("documents", "--json").json["documents"]}
+    assert states == {("b/x.md", "main"): "indexed", ("b/x.md", "b"): "conflict", ("b/y.md", "b"): "indexed"}
+    (first / "b" / "x.md").unlink()
+    (first / "kept.md").write_text("kept\n", "utf-8")
+    product.succeed("sync", str(first))
+    assert product.succeed("sync", f"b={second}", "--json").json["failures"] == []
+    assert {row["document"]: row["text"] for row in product.succeed("export").lines} == {
+        "b/x.md": "of the second root",
+        "b/y.md": "alone",
+        "kept.md": "kept",
+    }

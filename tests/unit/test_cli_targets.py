@@ -41,6 +41,13 @@ def test_a_path_inside_a_known_root_is_a_scoped_pass(docs: Path) -> None:
     assert (target.root, target.scope, target.is_new) == (root(docs), "guide", False)
 
 
+def test_a_root_s_own_path_is_not_taken_for_a_further_root_of_a_longer_one(docs: Path) -> None:
+    (longer := docs.parent / "docs-elsewhere").mkdir()
+    first, further = root(docs), root(longer, prefix="n/", name="n")
+    (target,) = targets_of([str(docs)], [first, further], HOME)
+    assert (target.root, target.scope, target.is_new) == (first, "", False)
+
+
 def test_a_file_inside_a_known_root_is_its_uri(docs: Path) -> None:
     (target,) = targets_of([str(docs / "guide" / "a.md")], [root(docs, prefix="n/", name="n")], HOME)
     assert target.scope == "n/guide/a.md"

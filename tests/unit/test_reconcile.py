@@ -212,7 +212,14 @@ def test_quarantined_and_pending_documents_wait_until_their_file_changes() -> No
 @pytest.mark.parametrize("state", [DocumentState.SUPPRESSED, DocumentState.CONFLICT])
 def test_suppressed_and_foreign_documents_are_left_alone(state: DocumentState) -> None:
     assert said(step([known("a.md", signature(1), state)], {"a.md": signature(1, length=3)})) == []
-    assert said(step([known("a.md", signature(1), state)], {"other.md": signature(2, length=3)})) == ["+other.md"]
+    nobodys = known("a.md", signature(1), DocumentState.SUPPRESSED)
+    assert said(step([nobodys], {"other.md": signature(2, length=3)})) == ["+other.md"]
+
+
+def test_a_claim_leaves_with_its_file_and_the_guard_is_not_asked() -> None:
+    claims = [known(f"{number}.md", signature(number), DocumentState.CONFLICT, proven=False, holds=None) for number in range(20)]
+    assert sorted(said(step(claims, {}, state=RootState.EMPTY))) == sorted(f"-{number}.md" for number in range(20))
+    assert said(step(claims, {}, state=RootState.ABSENT)) == []
 
 
 def test_an_ignored_file_is_told_once() -> None:

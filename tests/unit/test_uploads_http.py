@@ -17,7 +17,7 @@ from kit.builders import Worker
 
 from indexer.http import IntakeReports, application
 from indexer.load.registry import load
-from indexer.uploads import UploadLost, Uploads, fetch_upload
+from indexer.uploads import UPLOADS, UploadLost, Uploads, fetch_upload
 from indexer.uploads_http import Door as Receiving
 from indexer.uploads_http import UploadsBusy
 from store.blobs.folder import DiskNearlyFull
@@ -227,6 +227,17 @@ def test_more_uploads_at_once_than_the_limit_are_turned_away(opened: Open) -> No
         pass
     with receiving._one_more():
         pass
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_what_was_removed_is_made_again_by_the_next_upload(door: Door, whole: bool) -> None:
+    door.put()
+    door.index()
+    now = door.clock.now()
+    assert (door.catalog.drop_collection(HOME, now) if whole else door.catalog.remove_root(HOME, UPLOADS, now)) == 1
+    assert door.put().status_code == 202
+    door.index()
+    assert door.client.get(f"{DOCUMENTS}/a.md").json()["state"] == "indexed"
 
 
 def test_collections_are_made_on_first_use_within_the_limit(opened: Open) -> None:
