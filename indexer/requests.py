@@ -5,6 +5,7 @@ A uri is read from the path as it was sent: each byte may be percent-encoded, an
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
 import re
@@ -22,6 +23,9 @@ from store.model import CollectionId, CollectionName, DocumentId, Namespace, che
 
 SECONDS_MAX = 600.0
 JSON_BYTES_MAX = 256 * 1024
+BODY_IDLE_SECONDS_MAX = 30.0
+BODY_BYTES_A_SECOND_MIN = 1024
+"""On the average, after the first 30 seconds: an upload that trickles must not keep a place for hours."""
 
 
 NAME_BYTES_MAX = 100
@@ -50,6 +54,13 @@ class RequestTooLarge(Misuse):
 class RequestBroken(Misuse):
     code = "body_rejected"
     sentence = "The request ended before its body was complete; nothing was kept."
+
+
+class RequestSlow(Misuse):
+    code = "body_slow"
+    sentence = (
+        "The body came too slowly: nothing for {seconds:.0f} seconds, or less than {bytes_a_second} bytes a second; nothing was kept."
+    )
 
 
 class ForeignOrigin(Misuse):
@@ -140,12 +151,27 @@ def expected_bytes(request: Request) -> int:
 
 
 async def body_of(request: Request) -> AsyncIterator[bytes]:
-    """The body as it comes. Raises RequestBroken. (What of a refused body is not read here the server reads and drops.)"""
+    """The body as it comes. Raises RequestBroken, RequestSlow. (What of a refused body is not read here the server reads and drops.)"""
+    clock = asyncio.get_running_loop().time
+    begun, received = clock(), 0
+    stream = aiter(request.stream())
     try:
-        async for part in request.stream():
+        while True:
+            async with asyncio.timeout(body_patience(received, clock() - begun)):
+                part = await anext(stream, None)
+            if part is None:
+                return
+            received += len(part)
             yield part
     except ClientDisconnect as error:
         raise RequestBroken from error
+    except TimeoutError as error:
+        raise RequestSlow(seconds=BODY_IDLE_SECONDS_MAX, bytes_a_second=BODY_BYTES_A_SECOND_MIN) from error
+
+
+def body_patience(received: int, seconds: float) -> float:
+    """How long a body of which so much came in so many seconds may keep its reader waiting: 0 or less is too long already."""
+    return min(BODY_IDLE_SECONDS_MAX, BODY_IDLE_SECONDS_MAX + received / BODY_BYTES_A_SECOND_MIN - seconds)
 
 
 async def json_object(request: Request) -> dict[str, Any]:

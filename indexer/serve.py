@@ -6,6 +6,7 @@ nothing new is noticed, then feeding, then the door. What was not finished is fo
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -15,6 +16,7 @@ from typing import Any
 import structlog
 import uvicorn
 from fastapi import FastAPI
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from indexer.http import IntakeReports, application
 from indexer.intake import Intake
@@ -29,6 +31,10 @@ from store.ports import Catalog
 log = structlog.get_logger()
 
 BACKLOG = 512
+CONNECTIONS_MAX = 500
+"""Half of the files that a process may usually have open."""
+REQUEST_SECONDS_MAX = 30.0
+"""From a connection, or an answer, to the next request's whole head; what is left of a refused body counts, too."""
 DRAIN_SECONDS_MAX = 5
 LOOK_SECONDS = 2.0
 """How often roots that were registered meanwhile are looked for."""
@@ -100,7 +106,13 @@ LOOPBACK_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
 def served(app: Any, listening: socket.socket) -> Iterator[None]:
     """Serves `app` in a thread for the block; at its end what is in hand finishes."""
     settings = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS_MAX
+        app,
+        http=BoundedConnection,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS_MAX,
     )
     server = uvicorn.Server(settings)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="intake-http", daemon=True)
@@ -110,3 +122,46 @@ def served(app: Any, listening: socket.socket) -> Iterator[None]:
     finally:
         server.should_exit = True
         thread.join(DRAIN_SECONDS_MAX + 1)
+
+
+class BoundedConnection(H11Protocol):
+    """A connection with patience that ends: uvicorn by itself waits for ever for a first byte, and for what follows an answer."""
+
+    connections_max = CONNECTIONS_MAX
+    request_seconds_max = REQUEST_SECONDS_MAX
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.connections_max:
+            log.warning("connection_refused", open=len(self.connections) - 1, connections_max=self.connections_max)
+            transport.close()
+            return
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        self._stop_waiting()
+        self._waiting = self.loop.call_later(self.request_seconds_max, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            log.info("connection_idle_closed", seconds=self.request_seconds_max)
+            self.transport.close()

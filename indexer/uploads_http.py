@@ -6,7 +6,7 @@ An answer goes out after the ledger's transaction, never before. Bodies are stre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -40,6 +40,7 @@ from indexer.requests import (
     ForeignOrigin,
     NameRejected,
     RequestBroken,
+    RequestSlow,
     RequestTooLarge,
     RequestWrong,
     body_of,
@@ -83,32 +84,23 @@ class NotServed(Misuse):
     sentence = "{what} is not served by this version; nothing was changed."
 
 
+_STATUSES: Mapping[HTTPStatus, tuple[type[EvercurrentError], ...]] = {
+    HTTPStatus.BAD_REQUEST: (UriRejected, NameRejected, MultipartWrong, RequestBroken),
+    HTTPStatus.FORBIDDEN: (ForeignOrigin,),
+    HTTPStatus.NOT_FOUND: (DocumentUnknown, OriginalElsewhere),
+    HTTPStatus.REQUEST_TIMEOUT: (RequestSlow,),
+    HTTPStatus.CONFLICT: (OwnedBySource,),
+    HTTPStatus.GONE: (UploadLost,),
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (BlobTooLarge, RequestTooLarge),
+    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: (TypeUnclaimed,),
+    HTTPStatus.UNPROCESSABLE_ENTITY: (MetadataRejected, AclRejected, NotServed),
+    HTTPStatus.TOO_MANY_REQUESTS: (CollectionsFull, UploadsBusy),
+    HTTPStatus.INSUFFICIENT_STORAGE: (DiskNearlyFull, CatalogFull),
+}
+
+
 def status_for_upload(error: EvercurrentError) -> HTTPStatus | None:
-    match error:
-        case UriRejected() | NameRejected() | MultipartWrong() | RequestBroken():
-            return HTTPStatus.BAD_REQUEST
-        case ForeignOrigin():
-            return HTTPStatus.FORBIDDEN
-        case DocumentUnknown() | OriginalElsewhere():
-            return HTTPStatus.NOT_FOUND
-        case OwnedBySource():
-            return HTTPStatus.CONFLICT
-        case BlobTooLarge() | RequestTooLarge():
-            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        case TypeUnclaimed():
-            return HTTPStatus.UNSUPPORTED_MEDIA_TYPE
-        case MetadataRejected() | AclRejected():
-            return HTTPStatus.UNPROCESSABLE_ENTITY
-        case CollectionsFull() | UploadsBusy():
-            return HTTPStatus.TOO_MANY_REQUESTS
-        case DiskNearlyFull() | CatalogFull():
-            return HTTPStatus.INSUFFICIENT_STORAGE
-        case UploadLost():
-            return HTTPStatus.GONE
-        case NotServed():
-            return HTTPStatus.UNPROCESSABLE_ENTITY
-        case _:
-            return None
+    return next((status for status, kinds in _STATUSES.items() if isinstance(error, kinds)), None)
 
 
 def add_uploads(app: FastAPI, uploads: Uploads) -> None:
@@ -119,7 +111,7 @@ def add_uploads(app: FastAPI, uploads: Uploads) -> None:
         operation_id="document_put",
         status_code=202,
         response_model=None,
-        responses={**answers(TAKEN, 200, 202, links=document_links()), **problems(403, 409, 413, 415, 429, 507)},
+        responses={**answers(TAKEN, 200, 202, links=document_links()), **problems(403, 408, 409, 413, 415, 429, 507)},
         openapi_extra=extra(METADATA_PARAMETER, ACL_PARAMETER, body=RAW_BODY),
     )
     async def put(request: Request, collection: Collection, uri: Uri, wait: Seconds = None) -> Response:
@@ -134,7 +126,7 @@ def add_uploads(app: FastAPI, uploads: Uploads) -> None:
         operation_id="documents_post",
         status_code=202,
         response_model=None,
-        responses={**answers(FILES, 200, 202), 422: NONE_TAKEN, **problems(403, 413, 415, 429, 507)},
+        responses={**answers(FILES, 200, 202), 422: NONE_TAKEN, **problems(403, 408, 413, 415, 429, 507)},
         openapi_extra=extra(METADATA_PARAMETER, ACL_PARAMETER, body=FILES_BODY),
     )
     async def post(request: Request, collection: Collection, wait: Seconds = None) -> Response:
@@ -147,7 +139,7 @@ def add_uploads(app: FastAPI, uploads: Uploads) -> None:
         "/v1/collections/{collection}/documents/{uri:uri}",
         operation_id="document_patch",
         response_model=None,
-        responses={**answers(TAKEN, 200, links=document_links()), **problems(403, 413, 507)},
+        responses={**answers(TAKEN, 200, links=document_links()), **problems(403, 408, 413, 507)},
         openapi_extra=extra(body=PATCH_BODY),
     )
     async def patch(request: Request, collection: Collection, uri: Uri) -> dict[str, Any]:

@@ -52,6 +52,7 @@ from store.model import ChunkId, CollectionId, CollectionName, Namespace
 log = structlog.get_logger()
 
 BODY_BYTES_MAX = 1024 * 1024
+BODY_SECONDS_MAX = 30.0
 CHUNK_IDS_MAX = 1000
 SEARCH_THREADS = 4
 PATIENT_THREADS = 16
@@ -68,6 +69,11 @@ class Overloaded(Transient):
 class BodyRejected(Misuse):
     code = "body_rejected"
     sentence = "The request body is not acceptable: {reason}."
+
+
+class BodySlow(Misuse):
+    code = "body_slow"
+    sentence = "The request body was not complete within {seconds:.0f} seconds."
 
 
 class BodyTooLarge(Misuse):
@@ -140,7 +146,7 @@ def _serve_searches(app: FastAPI, searcher: Searcher, metrics: RetrieverMetrics,
     @app.post(
         "/v1/collections/{collection}/search",
         operation_id="search",
-        responses={**answers(ANSWER, SEARCH_LINKS), **problems(400, 404, 413, 422, 429, 503, 504)},
+        responses={**answers(ANSWER, SEARCH_LINKS), **problems(400, 404, 408, 413, 422, 429, 503, 504)},
         openapi_extra=asked(SEARCH),
     )
     async def search(collection: Collection, request: Request) -> Response:
@@ -162,7 +168,7 @@ def _serve_searches(app: FastAPI, searcher: Searcher, metrics: RetrieverMetrics,
     @app.post(
         "/v1/collections/{collection}/chunks",
         operation_id="chunks",
-        responses={**answers(CHUNKS), **problems(400, 404, 413, 422, 429, 503)},
+        responses={**answers(CHUNKS), **problems(400, 404, 408, 413, 422, 429, 503)},
         openapi_extra=asked(CHUNK_IDS),
     )
     async def chunks(collection: Collection, request: Request) -> Response:
@@ -222,10 +228,13 @@ def _header(request: Request, name: str) -> str:
 async def _json_object(request: Request) -> dict[str, Any]:
     body = bytearray()
     try:
-        async for part in request.stream():
-            body += part
-            if len(body) > BODY_BYTES_MAX:
-                raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+        async with asyncio.timeout(BODY_SECONDS_MAX):
+            async for part in request.stream():
+                body += part
+                if len(body) > BODY_BYTES_MAX:
+                    raise BodyTooLarge(bytes_max=BODY_BYTES_MAX)
+    except TimeoutError as error:
+        raise BodySlow(seconds=BODY_SECONDS_MAX) from error
     except ClientDisconnect as error:
         raise BodyRejected(reason="it ended early") from error
     try:
@@ -265,6 +274,8 @@ def _status(error: EvercurrentError) -> int:
             return HTTPStatus.NOT_FOUND
         case BodyTooLarge():
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        case BodySlow():
+            return HTTPStatus.REQUEST_TIMEOUT
         case BodyRejected():
             return HTTPStatus.BAD_REQUEST
         case Overloaded():

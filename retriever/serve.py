@@ -6,6 +6,7 @@ server one thread follows the change log and tells the beat. Documents are never
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -18,6 +19,7 @@ from typing import Any
 
 import structlog
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from retriever.http import Readiness, Reports, SearchPool, application
 from retriever.metrics import RetrieverMetrics
@@ -36,6 +38,10 @@ BEAT_SECONDS = 0.1
 """A beat that only moved on is told at most this often."""
 DRAIN_SECONDS_MAX = 10
 BACKLOG = 512
+CONNECTIONS_MAX = 500
+"""Half of the files that a process may usually have open."""
+REQUEST_SECONDS_MAX = 30.0
+"""From a connection, or an answer, to the next request's whole head; what is left of a refused body counts, too."""
 
 
 def serve(data: Path, config: Config, ready: Callable[[dict[str, Any]], None]) -> int:
@@ -75,16 +81,26 @@ def bound(table: RetrieverHttpTable) -> socket.socket:
 
 def run_server(app: Any, listening: socket.socket, started: Callable[[int], None]) -> None:
     """Serves `app` until SIGTERM or SIGINT, then lets what is in hand finish. For the main thread."""
-    settings = uvicorn.Config(
-        app, log_config=None, access_log=False, lifespan="off", server_header=False, timeout_graceful_shutdown=DRAIN_SECONDS_MAX
-    )
-    server = _ReportingServer(settings, lambda: started(listening.getsockname()[1]))
+    server = server_of(app, lambda: started(listening.getsockname()[1]))
     before = {number: signal.signal(number, lambda *_: None) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
         server.run(sockets=[listening])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def server_of(app: Any, started: Callable[[], None]) -> uvicorn.Server:
+    settings = uvicorn.Config(
+        app,
+        http=BoundedConnection,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=DRAIN_SECONDS_MAX,
+    )
+    return _ReportingServer(settings, started)
 
 
 class _ReportingServer(uvicorn.Server):
@@ -200,3 +216,46 @@ def _is_loopback(host: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+class BoundedConnection(H11Protocol):
+    """A connection with patience that ends: uvicorn by itself waits for ever for a first byte, and for what follows an answer."""
+
+    connections_max = CONNECTIONS_MAX
+    request_seconds_max = REQUEST_SECONDS_MAX
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        if len(self.connections) > self.connections_max:
+            log.warning("connection_refused", open=len(self.connections) - 1, connections_max=self.connections_max)
+            transport.close()
+            return
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.cycle is not None and not self.cycle.response_complete:
+            self._stop_waiting()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _await_request(self) -> None:
+        self._stop_waiting()
+        self._waiting = self.loop.call_later(self.request_seconds_max, self._give_up)
+
+    def _stop_waiting(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None
+
+    def _give_up(self) -> None:
+        if not self.transport.is_closing():
+            log.info("connection_idle_closed", seconds=self.request_seconds_max)
+            self.transport.close()

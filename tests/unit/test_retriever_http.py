@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -128,6 +128,16 @@ def test_a_body_that_is_no_json_object_is_refused(door: Door, content: bytes) ->
 
 def test_a_body_above_the_limit_is_refused(door: Door) -> None:
     assert problem(door.send("POST", SEARCH, content=b" " * (BODY_BYTES_MAX + 1))) == (413, "body_too_large")
+
+
+def test_a_body_that_stops_is_408(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("retriever.http.BODY_SECONDS_MAX", 0.1)
+
+    async def stops() -> AsyncIterator[bytes]:
+        yield b'{"query": '
+        await asyncio.Event().wait()
+
+    assert problem(door.send("POST", SEARCH, content=stops())) == (408, "body_slow")
 
 
 def test_an_unknown_collection_or_path_is_404(door: Door) -> None:
