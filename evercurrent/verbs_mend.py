@@ -33,7 +33,7 @@ def quarantine(call: Call) -> int:
 def retry(call: Call, documents: Annotated[list[str] | None, Argument(metavar="[DOCUMENT]...", show_default=False)] = None) -> int:
     """Puts quarantined documents (all, or those named) back to work and waits for what becomes of them."""
     from evercurrent.passes import all_documents, await_settled
-    from evercurrent.targets import targets_of
+    from evercurrent.targets import Target
     from indexer.rows import document_json
     from store.model import DocumentState
 
@@ -45,7 +45,7 @@ def retry(call: Call, documents: Annotated[list[str] | None, Argument(metavar="[
         known = call.need_collection(catalog)
         retried = catalog.retry(asked or None, call.home, call.clock.now()) if known else 0
         if retried:
-            targets = targets_of([], catalog.roots(call.home), call.home)
+            targets = [Target(root) for root in catalog.roots(call.home)]
             with crew_for(call, catalog, targets) as crew, progress_bar() as progress:
                 await_settled(catalog, call.home, targets, crew.rest, progress)
         failed = [document_json(row) for row in all_documents(catalog, call.home, (DocumentState.QUARANTINED,))] if known else []

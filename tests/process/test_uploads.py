@@ -193,6 +193,17 @@ def test_the_intake_answers_while_a_slow_upload_comes_in(running: Up, client: Cl
     assert found(client, "whimbrel whistles") == ["slow.md"]
 
 
+def test_a_quarantined_upload_is_retried_and_waited_for(running: Up, client: Client) -> None:
+    client.put("disguised.md", b"\x89PNG\r\n\x1a\n" + bytes(100))
+    wait_until(lambda: client.get("disguised.md")["state"] == "quarantined", "the worker has refused it")
+    for asked in ((), ("disguised.md",)):
+        answer = running.product.run("retry", *asked, "--json")
+        assert (answer.code, answer.json["retried"]) == (1, 1)
+        assert [row["document"] for row in answer.json["failed"]] == ["disguised.md"]
+    client.delete("disguised.md")
+    assert running.product.run("retry", "--json").json == {"retried": 0, "failed": []}
+
+
 def test_what_was_acknowledged_before_everything_was_killed_is_searchable_after_up_again(tmp_path: Path) -> None:
     product = Product(tmp_path / "data", SETTINGS)
     with product.up() as up, Client(servers_of(product.data), timeout=PATIENCE_SECONDS) as client:

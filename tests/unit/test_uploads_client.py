@@ -286,8 +286,16 @@ def test_a_server_elsewhere_is_asked_through_the_proxy_and_one_here_is_not(recor
     with Client(Servers(elsewhere, elsewhere)) as client:
         client.get("a.md")
     assert recorded.asked[0][1] == f"{elsewhere}/v1/collections/main/documents/a.md"
+    recorded.will_answer(202, {"document": "b.md", "version": 1})
+
+    async def put() -> None:
+        async with AsyncClient(Servers(elsewhere, elsewhere)) as client:
+            await client.put("b.md", "a heron")
+
+    asyncio.run(put())
+    assert recorded.asked[1][:2] == ("PUT", f"{elsewhere}/v1/collections/main/documents/b.md")
     with served() as here, Client(here.servers) as client:
         here.will_answer(200, {"document": "a.md"})
         client.get("a.md")
         assert len(here.asked) == 1
-    assert len(recorded.asked) == 1
+    assert len(recorded.asked) == 2
