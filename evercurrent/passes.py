@@ -18,6 +18,7 @@ from store.model import Absent, Change, Collection, CollectionId, DocumentId, Do
 if TYPE_CHECKING:
     from indexer.ignore import Rules
     from store.clock import Clock
+    from store.config import BucketsTable
     from store.ports import Catalog, CatalogReader
 
 INTENTS_MAX = 500
@@ -56,13 +57,14 @@ def mark(catalog: CatalogReader, clock: Clock) -> Mark:
     return Mark(catalog.position(), embedded_texts(catalog), clock.monotonic())
 
 
-def look(catalog: Catalog, targets: Sequence[Target], rules: Rules, clock: Clock) -> list[Look]:
+def look(catalog: Catalog, targets: Sequence[Target], rules: Rules, clock: Clock, buckets: BucketsTable | None = None) -> list[Look]:
     """Compares every target with the ledger: by stat, then by hash where stat does not decide."""
-    return [_look_at(catalog, target, rules, clock) for target in targets]
+    return [_look_at(catalog, target, rules, clock, buckets) for target in targets]
 
 
-def _look_at(catalog: Catalog, target: Target, rules: Rules, clock: Clock) -> Look:
-    found = reconcile_root(target.root, catalog.sightings(target.root, target.scope), clock, claims, rules, target.scope)
+def _look_at(catalog: Catalog, target: Target, rules: Rules, clock: Clock, buckets: BucketsTable | None) -> Look:
+    sightings = catalog.sightings(target.root, target.scope)
+    found = reconcile_root(target.root, sightings, clock, claims, rules, target.scope, buckets=buckets)
     claimed = sum(map(claims, found.scan.found))
     return Look(target, found, claimed, len(found.scan.found) - claimed)
 

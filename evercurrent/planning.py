@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from evercurrent.passes import Look
 from evercurrent.summary import ChunkNumbers, DocumentNumbers, numbers_json
 from indexer.load.registry import claims
-from indexer.sources.folder import fetch
+from indexer.sources.folder import Fetched
+from indexer.sources.places import fetch_from
 from store.clock import Clock
-from store.config import EmbeddingTable
+from store.config import BucketsTable, EmbeddingTable
 from store.errors import EvercurrentError
 from store.model import (
     Absent,
@@ -35,6 +36,9 @@ from store.model import (
 )
 from store.ports import Catalog
 from workers.draft import Draft, Premises, draft_document
+
+Read = Callable[[Root, str], Fetched]
+"""A root's document as it stands now, by its uri."""
 
 DOCUMENTS_A_READ = 256
 TEXTS_PER_SECOND = {"hashing": 20_000.0, "local": 300.0, "openai": 100.0}
@@ -95,11 +99,16 @@ def forecast(
     bytes_max: int,
     still_failed: frozenset[DocumentId] = frozenset(),
     still_pending: frozenset[DocumentId] = frozenset(),
+    buckets: BucketsTable | None = None,
 ) -> Forecast:
     """What recording the looks' intents would lead to. `builds` are those that would be served or growing then.
 
     `still_failed`: quarantined documents that would not be tried again. `still_pending`: what an earlier pass left to be indexed.
     """
+
+    def read(root: Root, uri: str) -> Fetched:
+        return fetch_from(root, uri, bytes_max, clock, buckets)
+
     count = _Count(failed=len(still_failed))
     presents = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Present)]
     presents += _left_over(looks, still_pending, clock)
@@ -108,11 +117,11 @@ def forecast(
     for start in range(0, len(presents), DOCUMENTS_A_READ):
         batch = presents[start : start + DOCUMENTS_A_READ]
         for intent, premises in zip(batch, _premises(catalog, batch, builds, collection), strict=True):
-            _count_document(count, intent, roots[intent.root], builds, premises, clock, bytes_max)
+            _count_document(count, intent, roots[intent.root], builds, premises, read)
     known_builds = () if collection is None else collection.builds
     for build in builds:
         if collection is not None and build not in known_builds:
-            _count_regrowth(count, looks, build, clock, bytes_max, counted)
+            _count_regrowth(count, looks, build, clock, read, counted)
     absent = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
     deleted, dropped = _leaving(catalog, absent, collection)
     embedded, tokens = _to_embed(catalog, count, builds, collection)
@@ -145,9 +154,7 @@ def tokens_of(text: str) -> int:
     return wide + -(-(len(text) - wide) // 4)
 
 
-def _count_document(
-    count: _Count, intent: Present, root: Root, builds: Sequence[Build], premises: Premises, clock: Clock, bytes_max: int
-) -> None:
+def _count_document(count: _Count, intent: Present, root: Root, builds: Sequence[Build], premises: Premises, read: Read) -> None:
     leased = LeasedDocument(
         document=intent.document,
         fence=Fence(0),
@@ -159,7 +166,7 @@ def _count_document(
         moved_from=intent.moved_from,
     )
     try:
-        drafted = draft_document(leased, fetch(root, intent.document.uri, bytes_max, clock), builds, premises)
+        drafted = draft_document(leased, read(root, intent.document.uri), builds, premises)
     except EvercurrentError:
         count.failed += 1
         return
@@ -183,9 +190,7 @@ def _claimed(seen: Look) -> Iterator[tuple[DocumentId, Signature]]:
             yield seen.target.root.home.document(uri), signature
 
 
-def _count_regrowth(
-    count: _Count, looks: Sequence[Look], build: Build, clock: Clock, bytes_max: int, counted: frozenset[DocumentId]
-) -> None:
+def _count_regrowth(count: _Count, looks: Sequence[Look], build: Build, clock: Clock, read: Read, counted: frozenset[DocumentId]) -> None:
     """A new build reads and cuts every document anew: those not `counted` yet are updated by it, unless they cannot be read now.
 
     What the space already holds is not embedded again.
@@ -196,7 +201,7 @@ def _count_regrowth(
         root = seen.target.root
         for document, signature in _claimed(seen):
             intent = Present(document, root.name, Cause.RECUT, clock.now(), signature=signature)
-            _count_document(beside if document in counted else alone, intent, root, (build,), nothing, clock, bytes_max)
+            _count_document(beside if document in counted else alone, intent, root, (build,), nothing, read)
     count.updated += alone.added
     count.failed += alone.failed
     count.empty += alone.empty

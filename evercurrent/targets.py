@@ -10,7 +10,9 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+from indexer.sources.bucket_urls import is_url, normal_url, place_below
 from indexer.sources.folder import uri_of
+from indexer.sources.names import uri_of_path
 from store.errors import FolderMissing, Misuse
 from store.model import CollectionId, Root, RootName, SourceKind
 
@@ -45,11 +47,11 @@ def targets_of(
     `is_known(root, uri)` says whether the ledger has a document at or below a uri: a missing PATH that it has is a deletion.
     Raises FolderMissing, and Misuse when there is nothing to do or a further root has no name.
     """
-    known = on_disk(known)
+    known = lookable(known)
     if not paths:
         if not known:
             raise Misuse("Name the folder to index: `evercurrent sync PATH`.")
-        return _with_foreign([Target(root, is_there=os.path.lexists(root.path)) for root in known], known)
+        return _with_foreign([Target(root, is_there=_is_there(root)) for root in known], known)
     roots = list(known)
     targets: list[Target] = []
     for path in paths:
@@ -61,9 +63,14 @@ def targets_of(
     return _with_foreign(targets, roots)
 
 
-def on_disk(roots: Sequence[Root]) -> list[Root]:
-    """The roots that stand on a disk of their own: a pass has nothing to look at in the others."""
-    return [root for root in roots if root.kind in (SourceKind.FOLDER, SourceKind.FILE)]
+def lookable(roots: Sequence[Root]) -> list[Root]:
+    """The roots that stand somewhere of their own, on a disk or in a bucket: a pass has nothing to look at in the others."""
+    return [root for root in roots if root.kind is not SourceKind.UPLOADS]
+
+
+def _is_there(root: Root) -> bool:
+    """Only a listing can tell of a bucket."""
+    return root.kind is SourceKind.BUCKET or os.path.lexists(root.path)
 
 
 def _with_foreign(targets: Sequence[Target], roots: Sequence[Root]) -> list[Target]:
@@ -73,6 +80,8 @@ def _with_foreign(targets: Sequence[Target], roots: Sequence[Root]) -> list[Targ
 
 def _target(given: str, roots: Sequence[Root], home: CollectionId, is_known: Callable[[Root, str], bool]) -> Target:
     name, path = split_name(given)
+    if is_url(path):
+        return _bucket_target(name, normal_url(path), roots, home)
     absolute = os.path.abspath(path)
     there = os.path.exists(absolute)
     inside = _inside(absolute, roots)
@@ -86,6 +95,14 @@ def _target(given: str, roots: Sequence[Root], home: CollectionId, is_known: Cal
     return Target(_new_root(name, absolute, roots, home), is_new=True)
 
 
+def _bucket_target(name: str | None, url: str, roots: Sequence[Root], home: CollectionId) -> Target:
+    """A bucket, or a place in one: what is missing there is for the listing to say."""
+    for root in sorted(roots, key=lambda root: -len(root.path)):
+        if root.kind is SourceKind.BUCKET and (inside := place_below(root.path, url)) is not None:
+            return Target(root, root.prefix + uri_of_path(inside) if inside else "")
+    return Target(Root(home, _new_name(name, url, roots, home), SourceKind.BUCKET, url, _new_prefix(name, roots)), is_new=True)
+
+
 def split_name(given: str) -> tuple[str | None, str]:
     """`NAME=PATH` in its parts; a file that is really named so is taken as such."""
     named = _NAMED.fullmatch(given)
@@ -96,7 +113,7 @@ def split_name(given: str) -> tuple[str | None, str]:
 
 def _inside(absolute: str, roots: Sequence[Root]) -> tuple[Root, str] | None:
     """The innermost root that holds the path, and the uri it has there; a root's own path has the scope ""."""
-    for root in sorted(roots, key=lambda root: -len(root.path)):
+    for root in sorted(_with_kind(roots, SourceKind.FOLDER, SourceKind.FILE), key=lambda root: -len(root.path)):
         if absolute == root.path or os.path.realpath(absolute) == os.path.realpath(root.path):
             return root, ""
         if root.kind is SourceKind.FOLDER:
@@ -114,12 +131,23 @@ def _below(absolute: str, root: Root) -> str:
 
 
 def _new_root(name: str | None, absolute: str, roots: Sequence[Root], home: CollectionId) -> Root:
-    first = not any(root.kind in (SourceKind.FOLDER, SourceKind.FILE) for root in roots)
-    if not first and name is None:
-        raise Misuse(
-            f"The collection {home.collection!r} has the folder {roots[0].path} already; give a further one a name: NAME={absolute}."
-        )
     kind = SourceKind.FILE if os.path.isfile(absolute) else SourceKind.FOLDER
     anchor = os.path.dirname(absolute) if kind is SourceKind.FILE else absolute
-    prefix = "" if first else f"{name}/"
-    return Root(home, RootName(name or FIRST_ROOT_NAME), kind, absolute, prefix, os.stat(anchor).st_dev)
+    root_name, prefix = _new_name(name, absolute, roots, home), _new_prefix(name, roots)
+    return Root(home, root_name, kind, absolute, prefix, os.stat(anchor).st_dev)
+
+
+def _new_name(name: str | None, place: str, roots: Sequence[Root], home: CollectionId) -> RootName:
+    if name is None and lookable(roots):
+        raise Misuse(f"The collection {home.collection!r} has {lookable(roots)[0].path} already; give a further root a name: NAME={place}.")
+    if name == SourceKind.UPLOADS:
+        raise Misuse(f"The name {name!r} is that of the documents that were uploaded; give the root another one: NAME={place}.")
+    return RootName(name or FIRST_ROOT_NAME)
+
+
+def _new_prefix(name: str | None, roots: Sequence[Root]) -> str:
+    return f"{name}/" if lookable(roots) else ""
+
+
+def _with_kind(roots: Sequence[Root], *kinds: SourceKind) -> list[Root]:
+    return [root for root in roots if root.kind in kinds]

@@ -28,7 +28,7 @@ ReadyFd = Annotated[int | None, Option("--ready-fd", hidden=True)]
 
 def up(call: Call, paths: Paths = None) -> int:
     """Runs everything on this machine: queue, intake, workers, retriever, dashboard."""
-    from evercurrent.targets import on_disk
+    from evercurrent.targets import lookable
     from evercurrent.up import Supervised, run_up
 
     roots: list[str] = []
@@ -37,11 +37,11 @@ def up(call: Call, paths: Paths = None) -> int:
         from indexer.wiring import ensure_wanted, probe_provider
 
         with opened(call) as catalog:
-            targets = targets_for(call, catalog, paths or []) if paths or on_disk(catalog.roots(call.home)) else []
+            targets = targets_for(call, catalog, paths or []) if paths or lookable(catalog.roots(call.home)) else []
             collection = ensure_wanted(catalog, call.config, call.home)
             probe_provider(call.config, collection.builds[-1].space)
             record_roots(catalog, targets)
-            roots.extend(root.path for root in on_disk(catalog.roots(call.home)))
+            roots.extend(root.path for root in lookable(catalog.roots(call.home)))
 
     def announce(running: Running) -> None:
         if call.as_json:

@@ -61,13 +61,13 @@ def sync(
     config = call.config
     given = paths_of(paths, plan)
     if not call.has_catalog:
-        targets_of(given, (), call.home)  # a mistyped PATH leaves no data folder behind
+        probe_buckets(call, targets_of(given, (), call.home))  # a mistyped PATH leaves no data folder behind
     with interruptible(), opened(call) as catalog:
         targets = targets_for(call, catalog, given)
         since = mark(catalog, call.clock)
         collection = ensure_wanted(catalog, config, call.home)
         targets = record_roots(catalog, targets)
-        looks = look(catalog, targets, rules_of(config, call.folder), call.clock)
+        looks = look(catalog, targets, rules_of(config, call.folder), call.clock, config.indexer.buckets)
         if plan is not None:
             refuse_stale(plan, looks)
         if wants_work(looks) or collection.growing is not None:
@@ -99,7 +99,7 @@ def plan(
     with read(call) as catalog:
         targets = targets_for(call, catalog, paths or [])
         refuse_absent(targets)
-        looks = look(catalog, targets, rules_of(call.config, call.folder), call.clock)
+        looks = look(catalog, targets, rules_of(call.config, call.folder), call.clock, call.config.indexer.buckets)
         refuse_unreadable(looks)
         forecast = forecast_json(call, catalog, looks)
     forecast["documents"]["failed"] += len(faults_of(looks))
@@ -170,7 +170,20 @@ def targets_for(call: Call, catalog: Catalog, paths: Sequence[str]) -> list[Targ
         return any(seen.uri == uri or seen.uri.startswith(uri + "/") for seen in catalog.sightings(root, uri))
 
     known = catalog.roots(call.home) if catalog.collection(call.home) is not None else []
-    return targets_of(paths, known, call.home, is_known)
+    targets = targets_of(paths, known, call.home, is_known)
+    probe_buckets(call, targets)
+    return targets
+
+
+def probe_buckets(call: Call, targets: Sequence[Target]) -> None:
+    """A new bucket is asked for before it is recorded: a mistyped name or a missing driver changes nothing."""
+    from store.model import SourceKind
+
+    for root in [target.root for target in targets if target.is_new and target.root.kind is SourceKind.BUCKET]:
+        from indexer.sources.places import bucket_of
+
+        if not bucket_of(root, None, call.config.indexer.buckets).probe():
+            raise FolderMissing(path=root.path)
 
 
 def sweep(catalog: Catalog, config: Config, now: Instant, since: Mark) -> None:
@@ -207,10 +220,25 @@ class FolderUnreadable(Misuse):
 
 def refuse_unreadable(looks: Sequence[Look]) -> None:
     """A root that cannot be looked into is no empty one. Places below it are failures of the pass."""
+    refuse_unlisted(looks)
     for seen in looks:
         for fault in seen.found.scan.faults:
             if not fault.uri:
                 raise FolderUnreadable(path=seen.target.root.path, reason=fault.reason)
+
+
+def refuse_unlisted(looks: Sequence[Look]) -> None:
+    """A bucket that is gone, or does not answer, is no empty one either: its documents stay as they are."""
+    from indexer.guard import RootState
+    from store.errors import BucketUnreachable
+    from store.model import SourceKind
+
+    for seen in looks:
+        root, scan = seen.target.root, seen.found.scan
+        if root.kind is SourceKind.BUCKET and scan.root_state is RootState.ABSENT:
+            if scan.faults:
+                raise BucketUnreachable(url=root.path, reason=scan.faults[0].reason)
+            raise FolderMissing(path=root.path)
 
 
 def crew_for(call: Call, catalog: Catalog, targets: Sequence[Target]) -> Crew:
@@ -316,7 +344,8 @@ def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[s
     from evercurrent.planning import forecast
 
     bytes_max = call.config.indexer.document_bytes_max
-    return forecast(catalog, looks, builds, collection, table, call.clock, bytes_max, failed, pending).as_json()
+    buckets = call.config.indexer.buckets
+    return forecast(catalog, looks, builds, collection, table, call.clock, bytes_max, failed, pending, buckets).as_json()
 
 
 def forecast_lines(forecast: dict[str, Any]) -> list[str]:

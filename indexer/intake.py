@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from indexer.bucket_polls import BucketPolls
 from indexer.feeding import serve as serve_feeder
 from indexer.load.registry import claims
 from indexer.metrics import Gauges, IntakeMetrics
@@ -71,6 +72,7 @@ class Intake:
         self._roots: tuple[Root, ...] = ()
         self._sweep_uploads_at = 0.0
         self._watching: Watching | None = None
+        self._polls: BucketPolls | None = None
         self.metrics = IntakeMetrics(self.catalog.tallies, self._gauges)
 
     def __enter__(self) -> Intake:
@@ -92,28 +94,38 @@ class Intake:
         if self._stopping.is_set():
             return
         self._stopping.set()
-        if self._watching is not None:
-            self._watching.stop()
+        self._stop_looking()
         for thread in self._threads:
             if thread.is_alive():
                 thread.join()
 
     def look_for_roots(self) -> None:
-        """Watches the roots that are registered now; those of before are watched on from a new comparison."""
+        """Watches the roots that are registered now, and polls the buckets; those of before go on from a new comparison."""
         try:
-            roots = tuple(root for root in self.catalog.roots() if root.kind in WATCHED_KINDS)
+            roots = tuple(root for root in self.catalog.roots() if root.kind is not SourceKind.UPLOADS)
         except EvercurrentError as error:
             log.warning("roots_unread", code=error.code, reason=error.message)
             return
-        if roots == self._roots and (self._watching is None or self._watching.is_alive):
+        if roots == self._roots and (self._watching is None or self._watching.is_alive) and (self._polls is None or self._polls.is_alive):
             return
-        if self._watching is not None:
-            self._watching.stop()
+        self._stop_looking()
         self._roots = roots
         rules = rules_of(self._config, self._folder)
-        self._watching = Watching(roots, self.catalog, self._config.indexer.watch, claims, self._ring, self._clock, rules)
+        table, watched = self._config.indexer, [root for root in roots if root.kind in WATCHED_KINDS]
+        buckets = [root for root in roots if root.kind is SourceKind.BUCKET]
+        self._watching = Watching(watched, self.catalog, table.watch, claims, self._ring, self._clock, rules)
+        self._polls = BucketPolls(
+            buckets, self.catalog, table.buckets, table.watch.reconcile_seconds, claims, self._ring, self._clock, rules
+        )
         self._watching.start()
+        self._polls.start()
         log.info("roots_watched", roots=[root.name for root in roots])
+
+    def _stop_looking(self) -> None:
+        if self._watching is not None:
+            self._watching.stop()
+        if self._polls is not None:
+            self._polls.stop()
 
     def _ring(self) -> None:
         """Something is pending for the feeder; a deletion is visible to retrievers at once."""
@@ -176,27 +188,30 @@ class Intake:
     # --- what it tells of itself; from other threads ---
 
     def unready(self) -> Sequence[str]:
-        watching = self._watching
-        if watching is None or not watching.ready.is_set():
+        watching, polls = self._watching, self._polls
+        if watching is None or not watching.ready.is_set() or polls is None or not polls.is_ready:
             return ("the first comparison is not in the ledger yet",)
         return ()
 
     def flush(self, seconds_max: float) -> None:
-        watching = self._watching
+        watching, polls, deadline = self._watching, self._polls, self._clock.monotonic() + seconds_max
         if watching is not None:
             watching.settled(seconds_max)
+        if polls is not None:
+            polls.settled(max(0.0, deadline - self._clock.monotonic()))
 
     def unsettled(self) -> Sequence[str]:
         reasons = [f"{count} {what}" for count, what in ((self._noticed(), "noticed"), (self._pending()[0], "pending")) if count]
+        reasons += [] if self._polls is None else self._polls.unlisted()
         return reasons + [f"{name} is {lag} commits behind" for name, lag in self._consumer_lags(self.catalog).items() if lag]
 
     def state(self) -> dict[str, Any]:
-        watching = self._watching
+        watching, polls = self._watching, self._polls
         return {
             "unsettled": self._noticed(),
             "feeding": self._feeding.is_set(),
             "roots": [{"root": root.name, "path": root.path, "prefix": root.prefix} for root in self._roots],
-            "watch": [] if watching is None else list(watching.health()),
+            "watch": [*(() if watching is None else watching.health()), *(() if polls is None else polls.health())],
         }
 
     def _noticed(self) -> int:

@@ -7,7 +7,7 @@ not believe is held.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from indexer.guard import Hold, RootState, guard
@@ -256,25 +256,25 @@ def pair_renames(
     is the document moved by copying, the same base name first.
     """
     lost = [sighting for sighting in missing if sighting.state is not DocumentState.IGNORED]
-    by_identity = {sighting.signature: sighting.uri for sighting in lost if sighting.signature is not None}
-    pairs: dict[str, str] = {}
-    for uri in sorted(arrived):
-        old = by_identity.pop(arrived[uri], None)
-        if old is not None:
-            pairs[uri] = old
+    by_identity: dict[Hashable, list[str]] = {}
+    for sighting in sorted(lost, key=lambda sighting: sighting.uri):
+        if sighting.signature is not None:
+            by_identity.setdefault(sighting.signature, []).append(sighting.uri)
+    pairs = dict(_pair_by(by_identity, {uri: arrived[uri] for uri in sorted(arrived)}))
     used = set(pairs.values())
-    by_hash: dict[ContentHash, list[str]] = {}
+    by_hash: dict[Hashable, list[str]] = {}
     for sighting in sorted(lost, key=lambda sighting: sighting.uri):
         if sighting.content_hash is not None and sighting.uri not in used:
             by_hash.setdefault(sighting.content_hash, []).append(sighting.uri)
-    pairs.update(_pair_by_hash(by_hash, sorted(uri for uri in new - set(pairs) if uri in hashes), hashes))
+    pairs.update(_pair_by(by_hash, {uri: hashes[uri].content_hash for uri in sorted(new - set(pairs)) if uri in hashes}))
     return pairs
 
 
-def _pair_by_hash(by_hash: dict[ContentHash, list[str]], uris: list[str], hashes: Mapping[str, Hashed]) -> Iterator[tuple[str, str]]:
+def _pair_by(lost: dict[Hashable, list[str]], arrived: Mapping[str, Hashable]) -> Iterator[tuple[str, str]]:
+    """Pairs what arrived with what was lost under the same key, of several the one with the same base name first."""
     rest: list[str] = []
-    for uri in uris:
-        olds = by_hash.get(hashes[uri].content_hash, [])
+    for uri, key in arrived.items():
+        olds = lost.get(key, [])
         same_name = next((old for old in olds if _base_name(old) == _base_name(uri)), None)
         if same_name is None:
             rest.append(uri)
@@ -282,7 +282,7 @@ def _pair_by_hash(by_hash: dict[ContentHash, list[str]], uris: list[str], hashes
             olds.remove(same_name)
             yield uri, same_name
     for uri in rest:
-        if left := by_hash.get(hashes[uri].content_hash):
+        if left := lost.get(arrived[uri]):
             yield uri, left.pop(0)
 
 
@@ -324,7 +324,7 @@ def _reconciled(
         modified=len(set(arrived) - created - set(moved_from)),
         moved=len(moved_from),
         missing=len(leaving),
-        held=len(missing) if hold is not None else 0,
+        held=sum(sighting.state is not DocumentState.IGNORED for sighting in missing) if hold is not None else 0,
         ignored=len(comparison.unclaimed),
     )
     return Reconciled(tuple(intents), counts, hold)

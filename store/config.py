@@ -41,6 +41,14 @@ class WatchTable(_Table):
     inbox_events_max: int = Field(65_536, ge=64, description="Events held before an overflow forces a reconcile.")
 
 
+class BucketsTable(_Table):
+    poll_seconds: float = Field(60, gt=0, description="Interval at which a bucket is listed.")
+    objects_max: int = Field(1_000_000, ge=1, description="A bucket that lists more objects is not compared, and says so.")
+    options: dict[str, dict[str, Any]] = Field(
+        {}, repr=False, description="What a bucket's driver is given, by protocol: {s3 = {endpoint_url = ...}}. Secrets by environment."
+    )
+
+
 class SplitTable(_Table):
     strategy: Literal["auto", "text", "markdown"] = Field("auto", description="How text is cut.")
     chunk_chars_max: int = Field(1200, ge=16, description="Longest chunk, in characters.")
@@ -105,6 +113,7 @@ class IndexerTable(_Table):
     embedding: EmbeddingTable = EmbeddingTable()
     http: IntakeHttpTable = IntakeHttpTable()
     uploads: UploadsTable = UploadsTable()
+    buckets: BucketsTable = BucketsTable()
 
 
 class WorkersTable(_Table):

@@ -121,6 +121,18 @@ class SourceUnreachable(Transient):
     sentence = "The file cannot be read now: {reason}."
 
 
+class BucketUnreachable(SourceUnreachable):
+    """It says nothing of its documents: they stay served, and nobody's attempts are counted for good."""
+
+    code = "bucket_unreachable"
+    sentence = "The bucket {url} cannot be read now: {reason}. Check the network, the credentials and indexer.buckets.options."
+
+
+class BucketDriverMissing(Misuse):
+    code = "bucket_driver_missing"
+    sentence = "Buckets of {protocol}:// need a driver that is not installed: pip install {package}."
+
+
 class SourceUnstable(Transient):
     code = "source_unstable"
     sentence = "The file kept changing while it was being read."

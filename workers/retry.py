@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from store.errors import (
     AttemptsExhausted,
+    BucketDriverMissing,
+    BucketUnreachable,
     CatalogBusy,
     CatalogFull,
     CatalogUnwritable,
@@ -22,7 +24,7 @@ DELAY_SECONDS_MAX = 60.0
 RETRY_AFTER_SECONDS_MAX = 600.0
 """A service that asks for more is asked again after this long all the same."""
 
-NOT_THE_DOCUMENTS = (CatalogFull, CatalogUnwritable, CatalogBusy)
+NOT_THE_DOCUMENTS = (CatalogFull, CatalogUnwritable, CatalogBusy, BucketUnreachable)
 """Failures that say nothing of the document: a disk that was full must not leave thousands set aside once there is room."""
 
 
@@ -41,12 +43,13 @@ def decide(attempts: int, error: EvercurrentError, attempts_max: int, now: Insta
     """What follows a failed attempt; `attempts` counts it (1 is the first), `draw` is uniform in [0, 1).
 
     Transient: again within 1 s, then doubling up to 60 s, each delay drawn from its upper half; a service's Retry-After is the least
-    it waits. What the catalog's disk or lock did, or a wrong key or model, is no failure of the document: it is never set aside for it.
+    it waits. What the catalog's disk or lock did, a wrong key or model, a bucket that does not answer: no failure of the document, which
+    is never set aside for it.
     Anything else that is the document's: quarantine at once. Superseded and Corrupt are not about the document: raised.
     """
     if isinstance(error, Superseded | Corrupt):
         raise error
-    if isinstance(error, EmbedderRefused):
+    if isinstance(error, EmbedderRefused | BucketDriverMissing):
         return RetryAt(Instant(now + delay_seconds(attempts, None, draw)))
     if not isinstance(error, Transient):
         return Quarantine(error.code, error.message)

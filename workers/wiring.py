@@ -11,7 +11,8 @@ from pathlib import Path
 
 from indexer.embedding.port import Embedder
 from indexer.embedding.wiring import embedder_of
-from indexer.sources.folder import Fetched, fetch, surely_gone
+from indexer.sources.folder import Fetched
+from indexer.sources.places import fetch_from, is_surely_gone
 from indexer.uploads import FetchedUpload, blob_folder, fetch_upload
 from store.bell import Bell, Topic
 from store.blobs.folder import BlobFolder
@@ -52,7 +53,7 @@ def open_bench(
                 clock=clock,
                 session_id=session_id,
                 fetch=fetcher(config, clock, blob_folder(DataFolder(data), config, clock)),
-                is_gone=lambda leased: surely_gone(leased.root, leased.document.uri),
+                is_gone=lambda leased: is_surely_gone(leased.root, leased.document.uri, config.indexer.buckets),
                 embedder_of=embedders(config),
                 draw=random.Random(session_id).random,
                 lease_seconds=config.workers.lease_seconds,
@@ -72,7 +73,7 @@ def fetcher(config: Config, clock: Clock, blobs: BlobFolder) -> Fetch:
     def fetch_document(leased: LeasedDocument) -> Fetched | FetchedUpload:
         if leased.root.kind is SourceKind.UPLOADS:
             return fetch_upload(blobs, leased, bytes_max)
-        return fetch(leased.root, leased.document.uri, bytes_max, clock)
+        return fetch_from(leased.root, leased.document.uri, bytes_max, clock, config.indexer.buckets)
 
     return fetch_document
 

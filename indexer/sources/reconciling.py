@@ -8,14 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from indexer.guard import RootState
 from indexer.ignore import Rules
 from indexer.reconcile import Comparison, Hashed, Looked, Reconciled, compare, settle_hashes
-from indexer.sources.folder import Folder, Scan, fetch
+from indexer.sources.folder import Scan
+from indexer.sources.places import Place, fetch_from, place_of
 from store.clock import Clock
 from store.errors import EvercurrentError
 from store.model import Root, Sighting
+
+if TYPE_CHECKING:
+    from store.config import BucketsTable
 
 FETCH_BYTES_MAX = 64 * 1024 * 1024
 
@@ -36,20 +41,33 @@ def reconcile_root(
     rules: Rules | None = None,
     scope: str = "",
     leave_out: Container[str] = (),
+    buckets: BucketsTable | None = None,
 ) -> Pass:
     """Scans `root` (or the uri `scope` of it), compares with `sightings`, hashes where stat does not decide.
 
     Take the `sightings` of the same scope. What they do not know yet is new: recording the intents twice is harmless. Documents of
     `leave_out` are passed over, as if neither side had them.
     """
-    folder = Folder(root, rules or Rules())
-    scan = folder.scan(scope)
-    seen = looked(scan)
+    place = place_of(root, rules, buckets)
+    return reconcile_scan(place, place.scan(scope), sightings, clock, claims, leave_out, buckets)
+
+
+def reconcile_scan(
+    place: Place,
+    scan: Scan,
+    sightings: Iterable[Sighting],
+    clock: Clock,
+    claims: Callable[[str], bool],
+    leave_out: Container[str] = (),
+    buckets: BucketsTable | None = None,
+) -> Pass:
+    """The comparison of a `scan` of the `place` that was just taken."""
+    root, seen = place.root, looked(scan)
     if leave_out:
         sightings = [sighting for sighting in sightings if sighting.uri not in leave_out]
         seen = replace(seen, found={uri: signature for uri, signature in scan.found.items() if uri not in leave_out})
-    comparison = compare(sightings, seen, claims, folder.excludes)
-    reconciled = settle_hashes(root, comparison, hash_documents(root, comparison, clock), clock.now())
+    comparison = compare(sightings, seen, claims, place.excludes)
+    reconciled = settle_hashes(root, comparison, hash_documents(root, comparison, clock, buckets), clock.now())
     _tell(root, scan, reconciled)
     return Pass(scan, reconciled)
 
@@ -58,7 +76,7 @@ def looked(scan: Scan) -> Looked:
     return Looked(scan.scope, scan.found, scan.root_state, tuple(fault.uri for fault in scan.faults))
 
 
-def hash_documents(root: Root, comparison: Comparison, clock: Clock) -> dict[str, Hashed]:
+def hash_documents(root: Root, comparison: Comparison, clock: Clock, buckets: BucketsTable | None = None) -> dict[str, Hashed]:
     """Content hashes of what the comparison asks for. What cannot be read is left out: a worker finds the reason."""
     if not comparison.to_hash:
         return {}
@@ -67,7 +85,7 @@ def hash_documents(root: Root, comparison: Comparison, clock: Clock) -> dict[str
     hashes: dict[str, Hashed] = {}
     for uri in comparison.to_hash:
         try:
-            fetched = fetch(root, uri, FETCH_BYTES_MAX, clock)
+            fetched = fetch_from(root, uri, FETCH_BYTES_MAX, clock, buckets)
         except EvercurrentError:
             continue
         hashes[uri] = Hashed(content_hash(fetched.content), fetched.signature, fetched.proven)

@@ -12,7 +12,8 @@ from indexer.embedding.port import Embedder, InputsRejected
 from indexer.embedding.spaces import space_of
 from indexer.load.registry import claims
 from indexer.recipe import recipe_of
-from indexer.sources.folder import Fetched, fetch, surely_gone
+from indexer.sources.folder import Fetched
+from indexer.sources.places import fetch_from, is_surely_gone
 from indexer.sources.reconciling import reconcile_root
 from store.clock import Clock
 from store.config import EmbeddingTable, SplitTable
@@ -84,6 +85,8 @@ class Pipeline:
     job_documents_max: int = 64
     batch_texts_max: int = 64
     fetch_failures: dict[str, EvercurrentError] = field(default_factory=dict)
+    bucket_url: str | None = None
+    """The root is this bucket instead of the folder."""
 
     def __post_init__(self) -> None:
         self.folder.mkdir(exist_ok=True)
@@ -92,9 +95,10 @@ class Pipeline:
         self.embedders: dict[str, CountingEmbedder] = {}
         self.embedder = self.embedder_of(space)
         self.configure(self.split)
-        self.root = self.catalog.ensure_root(
-            Root(HOME, RootName("docs"), SourceKind.FOLDER, str(self.folder), "", self.folder.stat().st_dev)
-        )
+        root = Root(HOME, RootName("docs"), SourceKind.FOLDER, str(self.folder), "", self.folder.stat().st_dev)
+        if self.bucket_url is not None:
+            root = Root(HOME, RootName("docs"), SourceKind.BUCKET, self.bucket_url, "")
+        self.root = self.catalog.ensure_root(root)
         self.bench = self.new_bench("worker-1")
 
     def configure(self, split: SplitTable) -> None:
@@ -115,7 +119,7 @@ class Pipeline:
             clock=self.clock,
             session_id=session_id,
             fetch=self.fetch,
-            is_gone=lambda leased: surely_gone(leased.root, leased.document.uri),
+            is_gone=lambda leased: is_surely_gone(leased.root, leased.document.uri),
             embedder_of=embedder_of,
             draw=lambda: 0.5,
             lease_seconds=10,
@@ -127,7 +131,7 @@ class Pipeline:
         failure = self.fetch_failures.get(leased.document.uri)
         if failure is not None:
             raise failure
-        return fetch(leased.root, leased.document.uri, 1_000_000, self.clock)
+        return fetch_from(leased.root, leased.document.uri, 1_000_000, self.clock)
 
     # --- the folder
 

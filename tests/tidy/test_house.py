@@ -36,6 +36,7 @@ DOORS = frozenset(
         "charset_normalizer",
         "yaml",
         "pathspec",
+        "fsspec",
         "rq_dashboard",
         "flask",
         "werkzeug",

@@ -10,7 +10,7 @@ from store.config import Config, known_keys, load_config
 def keys_of(tables: dict[str, object], prefix: str = "") -> set[str]:
     keys: set[str] = set()
     for name, value in tables.items():
-        keys |= keys_of(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name}
+        keys |= keys_of(value, f"{prefix}{name}.") if isinstance(value, dict) and value else {prefix + name}
     return keys
 
 
