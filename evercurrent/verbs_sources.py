@@ -1,13 +1,17 @@
-"""`sources`: the roots, the documents that are set aside, and the word of a person that lets held ones go."""
+"""`sources`: the roots, the documents that are set aside, and the word of a person that lets held ones go or a whole root leave.
+
+A root that is no longer named anywhere stays: only `sources remove` takes its documents out of the index. No file is touched.
+"""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from evercurrent.call import Call
 from evercurrent.command_line import Argument
-from evercurrent.say import note, say, say_json, say_table
+from evercurrent.say import counted, note, say, say_json, say_table
 from evercurrent.verbs_sync import opened, read_index
 from store.errors import Misuse
 
@@ -16,19 +20,20 @@ if TYPE_CHECKING:
     from store.ports import Catalog
 
 INTENTS_MAX = 500
+ACTIONS = frozenset({"release", "remove"})
 
 
 def sources(
     call: Call,
-    action: Annotated[str | None, Argument(metavar="[release]", show_default=False)] = None,
+    action: Annotated[str | None, Argument(metavar="[release|remove]", show_default=False)] = None,
     what: Annotated[str | None, Argument(metavar="[ROOT|URI]", show_default=False)] = None,
 ) -> int:
-    """Lists the roots and what is held or suppressed; `release ROOT|URI` lets held documents go."""
+    """Lists the roots and what is set aside; `release ROOT|URI` lets held documents go, `remove ROOT` a root with all of its documents."""
     if action is None:
         return list_sources(call)
-    if action != "release" or what is None:
-        raise Misuse("Say `evercurrent sources`, or `evercurrent sources release ROOT|URI`.")
-    return release(call, what)
+    if action not in ACTIONS or what is None:
+        raise Misuse("Say `evercurrent sources`, `evercurrent sources release ROOT|URI` or `evercurrent sources remove ROOT`.")
+    return release(call, what) if action == "release" else remove(call, what)
 
 
 def list_sources(call: Call) -> int:
@@ -69,6 +74,32 @@ def release(call: Call, what: str) -> int:
     else:
         say(f"released {len(chosen)}: deleted from the index")
     return 0
+
+
+def remove(call: Call, name: str) -> int:
+    """The root leaves with all of its documents; the files stay. One that was stopped in the middle is finished by saying it again."""
+    from store.model import RootName
+
+    with opened(call) as catalog:
+        known = [root.name for root in catalog.roots(call.home)] if call.need_collection(catalog) else []
+        try:
+            removed = catalog.remove_root(call.home, RootName(name), call.clock.now()) if known else None
+        except Misuse:
+            removed = None
+    if removed is None:
+        raise Misuse(unknown_root(name, known))
+    if call.as_json:
+        say_json({"removed": name, "documents": removed})
+    else:
+        say(f"removed the root {name} and {counted(removed, 'document')} from the index; no file was touched")
+    return 0
+
+
+def unknown_root(name: str, known: Sequence[str]) -> str:
+    if not known:
+        return f"There is no root {name!r}: the collection has none."
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+    return f"There is no root {name!r}; did you mean {near[0]!r}? `evercurrent sources` lists them."
 
 
 def held_documents(call: Call, catalog: Catalog) -> list[DocumentStatus]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from kit.product import Product
+from kit.product import Product, Up, await_state, get_json
 
 HASHING = {"EVERCURRENT_INDEXER__EMBEDDING__PROVIDER": "hashing"}
 
@@ -58,3 +58,97 @@ def test_a_file_whose_uri_another_root_owns_is_a_failure_and_not_silence(tmp_pat
         "b/y.md": "alone",
         "kept.md": "kept",
     }
+
+
+def folder_of(path: Path, **documents: str) -> Path:
+    path.mkdir(parents=True)
+    for name, text in documents.items():
+        (path / f"{name}.md").write_text(text + "\n", "utf-8")
+    return path
+
+
+def exported(product: Product) -> set[str]:
+    return {row["document"] for row in product.succeed("export").lines}
+
+
+@pytest.mark.process
+def test_a_root_leaves_with_its_documents_and_nothing_else_when_it_is_removed(tmp_path: Path) -> None:
+    first, second = folder_of(tmp_path / "first", a="alpha"), folder_of(tmp_path / "second", b="beta", c="gamma")
+    product = Product(tmp_path / "data", HASHING)
+    product.succeed("sync", str(first))
+    product.succeed("sync", f"more={second}")
+    assert product.succeed("sources", "remove", "more", "--json").json == {"removed": "more", "documents": 2}
+    assert exported(product) == {"a.md"}
+    assert [row["root"] for row in product.succeed("sources", "--json").json["roots"]] == ["main"]
+    assert sorted(path.name for path in second.iterdir()) == ["b.md", "c.md"]
+    again = product.succeed("sync", f"more={second}", "--json").json
+    assert (again["documents"]["added"], again["embedded"]) == (2, 0)
+
+
+@pytest.mark.process
+def test_a_root_that_nobody_has_is_named_with_the_nearest(tmp_path: Path) -> None:
+    product = Product(tmp_path / "data", HASHING)
+    product.succeed("sync", str(folder_of(tmp_path / "first", a="alpha")))
+    refused = product.run("sources", "remove", "mian")
+    assert refused.code == 2
+    assert "did you mean 'main'?" in refused.stderr
+    assert exported(product) == {"a.md"}
+
+
+@pytest.mark.process
+def test_a_root_that_is_no_longer_named_stays_until_it_is_removed(tmp_path: Path) -> None:
+    first, second = folder_of(tmp_path / "first", a="alpha"), folder_of(tmp_path / "second", b="beta")
+    product = Product(tmp_path / "data", HASHING)
+    product.succeed("sync", str(first), f"more={second}")
+    with product.up(str(first)) as up:
+        up.settle()
+        assert exported(product) == {"a.md", "more/b.md"}
+        (second / "new.md").write_text("delta\n", "utf-8")
+        up.settle()
+        assert exported(product) == {"a.md", "more/b.md", "more/new.md"}
+
+
+@pytest.mark.process
+def test_roots_come_and_go_beside_a_running_up(tmp_path: Path) -> None:
+    first, second = folder_of(tmp_path / "first", a="alpha"), folder_of(tmp_path / "second", b="beta")
+    product = Product(tmp_path / "data", HASHING)
+    with product.up(str(first)) as up:
+        product.succeed("sync", f"more={second}")
+        await_state(lambda: "more" in watched_roots(up), "the new root is watched")
+        (second / "new.md").write_text("delta\n", "utf-8")
+        up.settle()
+        assert exported(product) == {"a.md", "more/b.md", "more/new.md"}
+        product.succeed("sources", "remove", "more")
+        assert exported(product) == {"a.md"}
+        await_state(lambda: "more" not in watched_roots(up), "the removed root is watched no more")
+        (second / "newer.md").write_text("epsilon\n", "utf-8")
+        (first / "b.md").write_text("zeta\n", "utf-8")
+        up.settle()
+        assert exported(product) == {"a.md", "b.md"}
+
+
+def watched_roots(up: Up) -> set[str]:
+    return {row["root"] for row in get_json(f"{up.url('intake')}/v1/state")["roots"]}
+
+
+@pytest.mark.process
+def test_a_file_in_conflict_shows_in_a_running_up_and_is_indexed_once_the_owner_leaves(tmp_path: Path) -> None:
+    first, second = folder_of(tmp_path / "first", a="alpha"), folder_of(tmp_path / "second", x="of the folder")
+    product = Product(tmp_path / "data", HASHING)
+    product.succeed("sync", str(first))
+    with product.up(f"more={second}") as up:
+        up.settle()
+        (first / "more").mkdir()
+        (first / "more" / "x.md").write_text("of the first root\n", "utf-8")
+        await_state(lambda: ("more/x.md", "main") in conflicts(product), "the conflict is shown")
+        assert {row["text"] for row in product.succeed("export").lines} == {"alpha", "of the folder"}
+        (second / "x.md").unlink()
+        up.settle()
+        await_state(lambda: not conflicts(product), "the conflict is over")
+        up.settle()
+        assert {row["text"] for row in product.succeed("export").lines} == {"alpha", "of the first root"}
+
+
+def conflicts(product: Product) -> set[tuple[str, str]]:
+    rows = product.succeed("documents", "--json").json["documents"]
+    return {(row["document"], row["root"]) for row in rows if row["state"] == "conflict"}
