@@ -100,6 +100,8 @@ def await_acl(
     it would show new bytes under the old permissions.
     """
     wanted, served = inherited if given is None else given, decode_acl(row["acl"])
+    if wanted == served and row["waiting_acl"] is None:
+        return
     if not is_visible(connection, row["document_key"]):
         permit(connection, row, collection, wanted, now)
         return
