@@ -205,8 +205,11 @@ def _add_problems(app: FastAPI) -> None:
     @app.exception_handler(EvercurrentError)
     async def known(_request: Request, error: EvercurrentError) -> Response:
         after = error.retry_after_seconds if isinstance(error, Transient) else None
-        headers = {"Retry-After": str(max(1, round(after)))} if after else None
-        return problem(status_for(error), error.code, error.message, headers)
+        headers = {"Retry-After": str(max(1, round(after)))} if after else {}
+        status = status_for(error)
+        if status is HTTPStatus.REQUEST_TIMEOUT:
+            headers["Connection"] = "close"
+        return problem(status, error.code, error.message, headers)
 
     @app.exception_handler(RequestValidationError)
     async def invalid(_request: Request, error: RequestValidationError) -> Response:

@@ -102,7 +102,9 @@ def principals_of(request: Request) -> frozenset[str]:
 
 
 def header_of(request: Request, name: str) -> str:
-    """A header's value, trimmed; its bytes are read as UTF-8. Raises RequestWrong."""
+    """A header's value, trimmed; its bytes are read as UTF-8. Raises RequestWrong, also when it comes twice: which one would count?"""
+    if len(request.headers.getlist(name)) > 1:
+        raise RequestWrong(place=name, reason="it comes more than once")
     try:
         return request.headers.get(name, "").encode("latin-1").decode("utf-8").strip()
     except UnicodeDecodeError as error:

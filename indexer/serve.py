@@ -7,12 +7,15 @@ nothing new is noticed, then feeding, then the door. What was not finished is fo
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from http import HTTPStatus
 from typing import Any
 
+import h11
 import structlog
 import uvicorn
 from fastapi import FastAPI
@@ -20,6 +23,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from indexer.http import IntakeReports, application
 from indexer.intake import Intake
+from indexer.openapi import PROBLEM_TYPE
 from indexer.stopping import Stopping
 from store.broker import find_broker
 from store.clock import Clock
@@ -31,6 +35,7 @@ from store.ports import Catalog
 log = structlog.get_logger()
 
 BACKLOG = 512
+HEAD_BYTES_MAX = 64 * 1024
 CONNECTIONS_MAX = 500
 """Half of the files that a process may usually have open."""
 REQUEST_SECONDS_MAX = 30.0
@@ -108,6 +113,7 @@ def served(app: Any, listening: socket.socket) -> Iterator[None]:
     settings = uvicorn.Config(
         app,
         http=BoundedConnection,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -151,6 +157,18 @@ class BoundedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, or too long a head, is told as every other problem is."""
+        is_long = len(self.conn.trailing_data[0]) >= HEAD_BYTES_MAX
+        status, code = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large") if is_long else (HTTPStatus.BAD_REQUEST, "not_http")
+        detail = f"The request's head is longer than {HEAD_BYTES_MAX} bytes." if is_long else msg
+        words = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": detail}
+        headers = [("Content-Type", PROBLEM_TYPE), ("Connection", "close")]
+        answer = h11.Response(status_code=status.value, headers=headers, reason=status.phrase.encode())
+        for event in (answer, h11.Data(data=json.dumps(words).encode()), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _await_request(self) -> None:
         self._stop_waiting()

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
@@ -69,6 +70,8 @@ METADATA_HEADER = "X-Evercurrent-Metadata"
 ACL_HEADER = "X-Evercurrent-Acl"
 WRITE_BYTES = 1 << 20
 THREADS = 8
+ACTIVE_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", "image/svg+xml", "text/javascript"})
+"""What a browser would run if it showed it: it is saved instead."""
 LOOK_SECONDS = 0.01
 LOOK_SECONDS_MAX = 0.1
 T = TypeVar("T")
@@ -168,6 +171,9 @@ async def original(request: Request, uploads: Uploads, document: DocumentId) -> 
     principals = principals_of(request)
     content, media_type = await asyncio.to_thread(uploads.original, document, principals)
     headers = {"Content-Type": media_type, "X-Content-Type-Options": "nosniff", "Content-Security-Policy": "sandbox; default-src 'none'"}
+    if media_type in ACTIVE_TYPES:
+        name = quote(document.uri.rpartition("/")[2], safe="")
+        headers["Content-Disposition"] = f"attachment; filename*=UTF-8''{name}"
     return Response(content, headers=headers)
 
 
@@ -219,7 +225,7 @@ class Door:
     async def put(self, request: Request, document: DocumentId) -> Version:
         """Raises what keeps the document from being taken."""
         uploads = self._uploads
-        metadata, acl = headers_of(request.headers.get(METADATA_HEADER), request.headers.get(ACL_HEADER))
+        metadata, acl = headers_of(_single(request, METADATA_HEADER), _single(request, ACL_HEADER))
         content_type = request.headers.get("Content-Type", "")
         expected = expected_bytes(request)
 
@@ -241,7 +247,7 @@ class Door:
 
     async def post(self, request: Request, home: CollectionId) -> list[Answer]:
         """An answer for each file, in order. Raises what is wrong with the request as a whole: then nothing of it was recorded."""
-        metadata, acl = headers_of(request.headers.get(METADATA_HEADER), request.headers.get(ACL_HEADER))
+        metadata, acl = headers_of(_single(request, METADATA_HEADER), _single(request, ACL_HEADER))
         parts = Parts(self._uploads, home, Multipart(request.headers.get("Content-Type", "")), metadata, acl)
         with self._one_more(), parts:
             rest = await self._receive(request, parts.take)
@@ -416,3 +422,11 @@ def answer_of(upload: Upload, outcome: Version | EvercurrentError) -> Answer:
 def headers_of(metadata: str | None, acl: str | None) -> tuple[Metadata | None, tuple[str, ...] | None]:
     """Metadata and permissions, each None where its header is missing. Raises MetadataRejected, AclRejected."""
     return None if metadata is None else metadata_of_header(metadata), None if acl is None else acl_of_header(acl)
+
+
+def _single(request: Request, name: str) -> str | None:
+    """The header as it came. Raises RequestWrong when it comes twice."""
+    came = request.headers.getlist(name)
+    if len(came) > 1:
+        raise RequestWrong(place=name, reason="it comes more than once")
+    return came[0] if came else None

@@ -218,7 +218,9 @@ def _principals(request: Request) -> frozenset[str]:
 
 
 def _header(request: Request, name: str) -> str:
-    """A header's value, trimmed; header bytes are read as UTF-8."""
+    """A header's value, trimmed; header bytes are read as UTF-8. One that comes twice is refused: which would count?"""
+    if len(request.headers.getlist(name)) > 1:
+        raise BodyRejected(f"The header {name} comes more than once.")
     try:
         return request.headers.get(name, "").encode("latin-1").decode("utf-8").strip()
     except UnicodeDecodeError as error:

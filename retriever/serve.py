@@ -7,22 +7,26 @@ server one thread follows the change log and tells the beat. Documents are never
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
+from http import HTTPStatus
 from importlib.metadata import version
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import h11
 import structlog
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from retriever.http import Readiness, Reports, SearchPool, application
 from retriever.metrics import RetrieverMetrics
+from retriever.openapi import PROBLEM_TYPE
 from retriever.premises import RetrieverBeat
 from retriever.wiring import Parts, opened_parts
 from store.config import Config, RetrieverHttpTable
@@ -38,6 +42,7 @@ BEAT_SECONDS = 0.1
 """A beat that only moved on is told at most this often."""
 DRAIN_SECONDS_MAX = 10
 BACKLOG = 512
+HEAD_BYTES_MAX = 64 * 1024
 CONNECTIONS_MAX = 500
 """Half of the files that a process may usually have open."""
 REQUEST_SECONDS_MAX = 30.0
@@ -94,6 +99,7 @@ def server_of(app: Any, started: Callable[[], None]) -> uvicorn.Server:
     settings = uvicorn.Config(
         app,
         http=BoundedConnection,
+        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
         log_config=None,
         access_log=False,
         lifespan="off",
@@ -245,6 +251,18 @@ class BoundedConnection(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         super().connection_lost(exc)
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP, or too long a head, is told as every other problem is."""
+        is_long = len(self.conn.trailing_data[0]) >= HEAD_BYTES_MAX
+        status, code = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large") if is_long else (HTTPStatus.BAD_REQUEST, "not_http")
+        detail = f"The request's head is longer than {HEAD_BYTES_MAX} bytes." if is_long else msg
+        words = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": detail}
+        headers = [("Content-Type", PROBLEM_TYPE), ("Connection", "close")]
+        answer = h11.Response(status_code=status.value, headers=headers, reason=status.phrase.encode())
+        for event in (answer, h11.Data(data=json.dumps(words).encode()), h11.EndOfMessage()):
+            self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()
 
     def _await_request(self) -> None:
         self._stop_waiting()

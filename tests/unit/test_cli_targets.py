@@ -36,6 +36,13 @@ def test_a_further_root_needs_a_name_and_has_it_as_prefix(docs: Path) -> None:
     assert (target.root.name, target.root.prefix) == ("notes", "notes/")
 
 
+@pytest.mark.parametrize("place", ["", "memory://bucket"])
+def test_no_root_takes_the_name_of_the_uploads(docs: Path, place: str) -> None:
+    for known in ([], [root(docs)]):
+        with pytest.raises(Misuse, match="uploaded"):
+            targets_of([f"uploads={place or docs.parent / 'other'}"], known, HOME)
+
+
 def test_a_path_inside_a_known_root_is_a_scoped_pass(docs: Path) -> None:
     (target,) = targets_of([str(docs / "guide")], [root(docs)], HOME)
     assert (target.root, target.scope, target.is_new) == (root(docs), "guide", False)

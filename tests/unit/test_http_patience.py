@@ -67,11 +67,23 @@ def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch: pytest.Mon
         assert received(third) == b""
 
 
+@pytest.mark.parametrize(
+    ("sent", "status", "code"),
+    [(b"GET / HTTP/1.1\r\nX: " + b"x" * 70_000, b"431", b"head_too_large"), (b"\x16\x03\x01 hello\r\n\r\n", b"400", b"not_http")],
+)
+def test_what_is_no_request_is_a_problem_like_any_other(sent: bytes, status: bytes, code: bytes) -> None:
+    with intake_of(greet) as port, connected(port, sent) as connection:
+        head, _, body = received(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 " + status)
+    assert b"application/problem+json" in head
+    assert code in body
+
+
 def test_an_upload_that_stops_is_408_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(requests, "BODY_IDLE_SECONDS_MAX", 0.2)
     drafts = tmp_path / "blobs" / "drafts"
     with live_intake(tmp_path) as live, intake_of(live.app) as port, connected(port, HEAD + b"half of it") as connection:
-        answer = connection.recv(65536)
+        answer = received(connection)
         assert answer.startswith(b"HTTP/1.1 408")
         assert b"body_slow" in answer
         wait_until(lambda: not any(drafts.iterdir()), "nothing is left of it")

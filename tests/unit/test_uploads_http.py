@@ -409,6 +409,22 @@ def test_the_original_comes_back_byte_by_byte_and_runs_nothing(door: Door) -> No
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
+def test_an_original_that_a_browser_would_run_is_saved_instead(door: Door) -> None:
+    door.put("guide/字.html", "<script>alert(1)</script>")
+    headers = door.client.get(f"{DOCUMENTS}/guide/字.html?raw=true").headers
+    assert (headers["content-type"], headers["x-content-type-options"]) == ("text/html", "nosniff")
+    assert headers["content-disposition"] == "attachment; filename*=UTF-8''%E5%AD%97.html"
+    door.put("a.md", "x")
+    assert "content-disposition" not in door.client.get(f"{DOCUMENTS}/a.md?raw=true").headers
+
+
+@pytest.mark.parametrize("name", ["X-Evercurrent-Namespace", "X-Evercurrent-Metadata", "X-Evercurrent-Acl"])
+def test_a_header_of_ours_that_comes_twice_is_refused(door: Door, name: str) -> None:
+    answer = door.client.put(f"{DOCUMENTS}/a.md", content="x", headers=[(name, "a"), (name, "b")])
+    assert code(answer) == (422, "request_wrong")
+    assert door.catalog.collections() == []
+
+
 def test_a_folders_original_is_elsewhere(door: Door) -> None:
     door.put()
     door.folder_document()
