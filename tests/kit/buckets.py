@@ -21,6 +21,8 @@ class CountingBucket(MemoryFileSystem):  # type: ignore[misc]
     etags: Callable[[str, bytes], str | None] = staticmethod(lambda _name, content: f'"{md5(content, usedforsecurity=False).hexdigest()}"')
     failure: Exception | None = None
     failure_of_one: Exception | None = None
+    after_missing: Exception | None = None
+    """What every question meets after one about an object that is not there."""
     listed_max: int | None = None
     before_read: Callable[[str], None] = staticmethod(lambda _name: None)
 
@@ -38,7 +40,11 @@ class CountingBucket(MemoryFileSystem):  # type: ignore[misc]
         kind.asked_of_one += 1
         if kind.failure_of_one is not None:
             raise kind.failure_of_one
-        return self._with_tag(super().info(path))
+        try:
+            return self._with_tag(super().info(path))
+        except FileNotFoundError:
+            kind.failure_of_one = kind.after_missing
+            raise
 
     def cat_file(self, path: str, start: int | None = None, end: int | None = None, **more: Any) -> bytes:
         kind = type(self)

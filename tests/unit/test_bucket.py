@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from indexer.guard import RootState
 from indexer.ignore import Rules
 from indexer.load.registry import claims
 from indexer.sources.bucket import Bucket
+from indexer.sources.etags import proves, signature_of
 from indexer.sources.places import bucket_of
 from store.catalog.sqlite import SqliteCatalog
 from store.clock import SystemClock
@@ -232,6 +234,14 @@ def test_an_empty_or_cut_listing_holds_what_is_missing_until_it_is_there_again(p
     assert poll.held_reason is None
 
 
+def test_an_empty_listing_is_not_believed_of_a_single_document_either(pipeline: Pipeline, objects: Objects) -> None:
+    fill(objects, 1)
+    pipeline.settle()
+    objects.kind.listed_max = 0
+    poll_of(pipeline).look()
+    assert pipeline.state("d0.md") == "held"
+
+
 def test_a_bucket_that_is_gone_holds_its_documents(pipeline: Pipeline, objects: Objects) -> None:
     fill(objects, 2)
     poll = poll_of(pipeline)
@@ -373,6 +383,41 @@ def test_an_object_is_gone_only_when_the_bucket_answers(objects: Objects) -> Non
     objects.kind.failure_of_one = None
     objects.clear()
     assert not bucket().surely_gone("a.md")
+
+
+def test_a_missing_object_of_a_bucket_that_then_does_not_answer_is_not_taken_for_gone(objects: Objects) -> None:
+    one = bucket()
+    objects.put("other.md", "x")
+    assert one.base == "/bucket/docs"
+    objects.kind.after_missing = TimeoutError("no answer")
+    with pytest.raises(BucketUnreachable, match="no answer"):
+        one.fetch("a.md", 100, CLOCK)
+
+
+# --- signatures ---------------------------------------------------------------------------------------------
+
+DIGEST = "9e107d9d372bb6826bd81d3542a419d6"
+
+
+def test_a_digest_says_the_same_of_every_key_and_any_other_tag_of_one_key_alone() -> None:
+    for tag in (DIGEST, f"{DIGEST}-3"):
+        assert signature_of({"size": 3, "ETag": f'"{tag}"'}, "a") == signature_of({"size": 3, "ETag": tag}, "b")
+    for entry in ({"size": 3, "etag": "0x8DC"}, {"size": 3, "generation": "17"}, {"size": 0, "ETag": DIGEST}):
+        assert signature_of(entry, "a") == signature_of(entry, "a") != signature_of(entry, "b")
+        assert proves(signature_of(entry, "a"), 0.0, is_here=False)
+
+
+def test_what_differs_in_the_tag_or_the_length_differs() -> None:
+    one = {"size": 3, "ETag": "0x8DC", "LastModified": 5.0}
+    signatures = {signature_of(entry, "a") for entry in (one, {**one, "ETag": "0x8DD"}, {**one, "size": 4}, {**one, "ETag": 'W/"1"'})}
+    assert len(signatures) == 4
+
+
+def test_a_time_proves_after_two_seconds_here_and_after_a_quarter_of_an_hour_elsewhere_and_none_never() -> None:
+    timed = signature_of({"size": 3, "LastModified": datetime.fromtimestamp(1000, UTC), "ETag": 'W/"1"'}, "a")
+    assert [proves(timed, at, is_here=True) for at in (1001.0, 1003.0)] == [False, True]
+    assert [proves(timed, at, is_here=False) for at in (1003.0, 1901.0)] == [False, True]
+    assert not proves(signature_of({"size": 3}, "a"), 1e9, is_here=True)
 
 
 def test_a_bucket_that_does_not_answer_never_sets_a_document_aside(pipeline: Pipeline, objects: Objects) -> None:
