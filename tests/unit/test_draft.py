@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from kit.builders import document, root
 
 from indexer.embedding.spaces import space_of
@@ -11,6 +12,7 @@ from indexer.identity import content_hash
 from indexer.recipe import recipe_of
 from indexer.sources.folder import Fetched
 from store.config import EmbeddingTable, SplitTable
+from store.errors import DocumentUnparsable
 from store.model import Build, BuildId, Cause, ChunkRecord, Fence, LeasedDocument, Metadata, Recorded, Signature, Unchanged, Version
 from workers.draft import Draft, Premises, draft_document
 
@@ -55,3 +57,14 @@ def test_metadata_that_was_taken_away_from_equal_bytes_is_a_change() -> None:
     assert isinstance(draft, Draft)
     (made,) = draft.cuts
     assert (made.plan.is_noop, dict(made.cut.metadata)) == (True, {})
+
+
+def test_a_described_file_of_equal_bytes_is_not_even_loaded() -> None:
+    """No loader claims the name: loading would be refused."""
+    described = replace(UPLOAD, document=document("a.nobody"), content_hash=None, metadata={"team": "harbour"})
+    recorded = Recorded(version=Version(1), content_hash=content_hash(CONTENT), own_metadata={"team": "harbour"})
+    assert isinstance(drafted(described, recorded), Unchanged)
+    with pytest.raises(DocumentUnparsable):
+        drafted(described, replace(recorded, own_metadata={}))
+    with pytest.raises(DocumentUnparsable):
+        drafted(replace(described, media_type="text/html"), recorded)

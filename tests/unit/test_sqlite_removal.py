@@ -136,6 +136,19 @@ def test_a_claim_on_a_document_of_a_removal_that_broke_off_waits_for_it(
     assert (status.root, status.state) == ("second", DocumentState.PENDING)
 
 
+def test_a_claim_of_a_root_whose_removal_broke_off_takes_nothing_over(
+    catalog: Catalog, database: MortalDatabase, clock: SimulatedClock
+) -> None:
+    database.lives = 1
+    with pytest.raises(Died):
+        catalog.remove_root(HOME, RootName("second"), clock.now())
+    database.lives = None
+    catalog.record([absent("0.md")])
+    status = catalog.status_of(document("0.md"))
+    assert status is not None
+    assert status.state is DocumentState.DELETED
+
+
 def test_removing_a_root_looks_at_the_clock_between_documents(catalog: Catalog, database: MortalDatabase, clock: SimulatedClock) -> None:
     database.changed.clear()
     assert catalog.remove_root(HOME, RootName("second"), clock.now()) == DOCUMENTS

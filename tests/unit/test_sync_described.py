@@ -66,7 +66,7 @@ def test_a_patch_that_lands_while_a_worker_embeds_is_in_its_commit(pipeline: Pip
     assert (pipeline.state("a.md"), pipeline.work().outcomes) == ("indexed", [])
 
 
-def test_a_described_file_that_is_only_touched_is_not_loaded_again(pipeline: Pipeline) -> None:
+def test_a_described_file_that_is_only_touched_changes_nothing(pipeline: Pipeline) -> None:
     pipeline.write("a.md", FRONT)
     pipeline.settle()
     describe(pipeline, author="ada")
