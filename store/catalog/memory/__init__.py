@@ -10,12 +10,13 @@ from store.catalog.memory.ledger import MemoryLedger
 from store.catalog.memory.roots import MemoryRoots
 from store.catalog.memory.snapshots import MemoryReader
 from store.catalog.memory.tables import Tables
+from store.catalog.memory.uploads import MemoryUploads
 from store.clock import Clock
 
 __all__ = ["MemoryCatalog"]
 
 
-class MemoryCatalog(MemoryLedger, MemoryRoots, MemoryLeases, MemoryCommits, MemoryBuilds, MemoryReader, MemoryAudit):
+class MemoryCatalog(MemoryLedger, MemoryRoots, MemoryUploads, MemoryLeases, MemoryCommits, MemoryBuilds, MemoryReader, MemoryAudit):
     """Implements ports.Catalog. Safe for threads, by one lock; nothing outlives the process."""
 
     def __init__(self, clock: Clock) -> None:

@@ -14,7 +14,6 @@ from store.model import (
     Absent,
     Cause,
     CollectionId,
-    ContentHash,
     Described,
     DocumentId,
     DocumentState,
@@ -23,7 +22,6 @@ from store.model import (
     Instant,
     Intent,
     Metadata,
-    Namespace,
     PendingDocument,
     Present,
     Root,
@@ -39,7 +37,7 @@ from store.ports import Tally
 
 
 class MemoryLedger:
-    """Implements ports.Ledger and ports.Uploads."""
+    """Implements ports.Ledger."""
 
     _tables: Tables
 
@@ -90,16 +88,6 @@ class MemoryLedger:
                 row.notices.append(Notice(row.wanted_version, now))
                 row.forget_failures()
             return len(chosen)
-
-    def wanted_blob(self, document: DocumentId) -> ContentHash | None:
-        with self._tables.lock:
-            row = self._tables.documents.get(document)
-            return row.wanted_hash if row is not None and row.wanted else None
-
-    def wanted_blobs(self, namespace: Namespace, contents: Sequence[ContentHash]) -> set[ContentHash]:
-        with self._tables.lock:
-            rows = [row for row in self._tables.documents.values() if row.document.namespace == namespace and row.wanted]
-        return {row.wanted_hash for row in rows if row.wanted_hash is not None} & set(contents)
 
     def add_tallies(self, tallies: Sequence[Tally]) -> None:
         with self._tables.lock:

@@ -15,12 +15,13 @@ from store.catalog.sqlite.leases import SqliteLeases
 from store.catalog.sqlite.ledger import SqliteLedger
 from store.catalog.sqlite.roots import SqliteRoots
 from store.catalog.sqlite.snapshots import DecodedVersions, SqliteReader
+from store.catalog.sqlite.uploads import SqliteUploads
 from store.clock import Clock
 
 __all__ = ["CATALOG_FILE", "SCHEMA_VERSION", "SqliteCatalog"]
 
 
-class SqliteCatalog(SqliteLedger, SqliteRoots, SqliteLeases, SqliteCommits, SqliteBuilds, SqliteReader, SqliteAudit):
+class SqliteCatalog(SqliteLedger, SqliteRoots, SqliteUploads, SqliteLeases, SqliteCommits, SqliteBuilds, SqliteReader, SqliteAudit):
     """Implements ports.Catalog. Safe for threads; not to be carried over a fork."""
 
     def __init__(self, database: Database) -> None:

@@ -18,10 +18,8 @@ from store.catalog.sqlite.database import Database
 from store.catalog.sqlite.keys import (
     collection_row,
     document_row,
-    marks,
     need_collection,
     next_number,
-    slices,
     target_build,
 )
 from store.catalog.sqlite.moves import find_moved, move
@@ -33,7 +31,6 @@ from store.model import (
     Cause,
     CollectionId,
     CollectionName,
-    ContentHash,
     Described,
     DocumentId,
     DocumentState,
@@ -70,7 +67,7 @@ Connection = sqlite3.Connection
 
 
 class SqliteLedger:
-    """Implements ports.Ledger and ports.Uploads."""
+    """Implements ports.Ledger."""
 
     _database: Database
 
@@ -134,23 +131,6 @@ class SqliteLedger:
                     (Urgency.URGENT, next_number(connection, "version"), now, document_key),
                 )
         return len(rows)
-
-    def wanted_blob(self, document: DocumentId) -> ContentHash | None:
-        with self._database.read() as connection:
-            row = document_row(connection, document)
-            return row["wanted_hash"] if row is not None and row["wanted"] else None
-
-    def wanted_blobs(self, namespace: Namespace, contents: Sequence[ContentHash]) -> set[ContentHash]:
-        wanted: set[ContentHash] = set()
-        with self._database.read() as connection:
-            for some in slices(contents):
-                rows = connection.execute(
-                    "SELECT wanted_hash FROM documents JOIN collections USING (collection_key) JOIN namespaces n USING (namespace_key)"
-                    f" WHERE n.name = ? AND wanted = 1 AND wanted_hash IN ({marks(some)})",
-                    (namespace, *some),
-                )
-                wanted.update(content for (content,) in rows)
-        return wanted
 
     def add_tallies(self, tallies: Sequence[Tally]) -> None:
         with self._database.write(durable=False) as connection:
