@@ -20,12 +20,13 @@ from indexer.ignore import Rules
 from indexer.load.registry import claims
 from indexer.sources.bucket import Bucket
 from indexer.sources.etags import proves, signature_of
+from indexer.sources.folder import Scan
 from indexer.sources.places import bucket_of
 from store.catalog.sqlite import SqliteCatalog
 from store.clock import SystemClock
 from store.config import BucketsTable
 from store.errors import BucketDriverMissing, BucketUnreachable, DocumentTooLarge, SourceUnstable, SourceVanished
-from store.model import Failed, Root, RootName, SourceKind
+from store.model import Absent, Cause, Failed, Root, RootName, SourceKind
 
 CLOCK = SystemClock()
 
@@ -141,11 +142,11 @@ def test_a_strong_rename_is_paired_without_a_read(pipeline: Pipeline, objects: O
         objects.put(name, "the same bytes in both")
     pipeline.settle()
     objects.kind.reads.clear()
-    objects.rename("x/one.md", "y/one.md")
+    objects.rename("x/one.md", "z/one.md")
     objects.rename("x/two.md", "y/two.md")
     poll_of(pipeline).look()
     moved = {leased.document.uri: leased.moved_from for leased in lease_all(pipeline)}
-    assert {new: old.uri if old else None for new, old in moved.items()} == {"y/one.md": "x/one.md", "y/two.md": "x/two.md"}
+    assert {new: old.uri if old else None for new, old in moved.items()} == {"z/one.md": "x/one.md", "y/two.md": "x/two.md"}
     assert objects.kind.reads == []
 
 
@@ -252,6 +253,19 @@ def test_a_bucket_that_is_gone_holds_its_documents(pipeline: Pipeline, objects: 
     assert (pipeline.state("d0.md"), len(pipeline.texts())) == ("held", 2)
 
 
+def test_what_a_person_let_go_is_held_no_longer_though_the_listing_is_the_same(pipeline: Pipeline, objects: Objects) -> None:
+    fill(objects, 2)
+    poll = poll_of(pipeline)
+    poll.look()
+    work(pipeline)
+    objects.kind.listed_max = 0
+    poll.look()
+    assert poll.held_reason == "the root is empty"
+    pipeline.catalog.record([Absent(pipeline.document(f"d{number}.md"), Cause.DELETED, CLOCK.now()) for number in range(2)])
+    poll.look()
+    assert (poll.held_reason, pipeline.texts()) == (None, {})
+
+
 def test_a_bucket_with_too_many_objects_is_not_compared(objects: Objects) -> None:
     fill(objects, 4)
     scan = bucket(table=BucketsTable(objects_max=3)).scan()
@@ -274,6 +288,27 @@ def test_a_question_is_answered_by_a_listing_that_began_after_it(pipeline: Pipel
         objects.kind.failure = None
         assert polls.settled(30)
         assert (polls.unlisted(), polls.health()) == ((), ())
+    finally:
+        polls.stop()
+
+
+def test_a_listing_that_fails_while_somebody_waits_is_tried_again_at_once(
+    pipeline: Pipeline, objects: Objects, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(objects, 1)
+    monkeypatch.setattr("indexer.bucket_polls.RETRY_SECONDS", 0.01)
+    scan, failures = Bucket.scan, iter([True, True, True, False])
+
+    def scan_at_the_fourth(bucket: Bucket, scope: str = "") -> Scan:
+        if next(failures, False):
+            raise BucketUnreachable(url=Objects.url, reason="no answer")
+        return scan(bucket, scope)
+
+    monkeypatch.setattr(Bucket, "scan", scan_at_the_fourth)
+    polls = BucketPolls([pipeline.root], pipeline.catalog, BucketsTable(poll_seconds=600), 300, claims, lambda: None, CLOCK)
+    polls.start()
+    try:
+        assert polls.settled(20)
     finally:
         polls.stop()
 
