@@ -7,6 +7,7 @@ Nothing here answers a query, and nothing is written but the keyword files.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
@@ -92,6 +93,13 @@ class Replica:
     def close(self) -> None:
         if self._keywords is not None:
             self._keywords.close()
+
+    def remove(self) -> None:
+        """Lets go of everything, the keyword files too; readers finish first. Only while nothing advances."""
+        with self._gate.changing():
+            self._view = None
+        self.close()
+        shutil.rmtree(self._keywords_folder, ignore_errors=True)
 
     def _served(self) -> Build:
         collection = self._catalog.collection(self.home)
@@ -206,6 +214,15 @@ def _keyword_rows(document: VisibleDocument, before: DocumentFacts | None = None
             yield KeywordRow(placement.chunk_id, document.document.uri, document.chunk_text(placement), document.title, headings)
 
 
+def remove_unknown_keywords(folder: Path, homes: Sequence[CollectionId]) -> None:
+    """Removes the keyword files of collections that were dropped while nobody followed."""
+    wanted = {folder_of(folder, home).name for home in homes}
+    for place in folder.iterdir() if folder.is_dir() else ():
+        if place.is_dir() and place.name not in wanted:
+            log.info("keywords_removed", folder=place.name)
+            shutil.rmtree(place, ignore_errors=True)
+
+
 # --- all collections -----------------------------------------------------------------------------------------
 
 
@@ -245,15 +262,20 @@ class Replicas:
             self._wait(self._advance(replica), give_up_at, replica, head)
 
     def load_known(self) -> None:
-        """Begins to load every collection that the catalog has; returns at once."""
-        for collection in self._catalog.collections():
-            self._advance(self._replica(collection.home))
+        """Begins to load every collection that the catalog has; returns at once. Keyword files of others are removed."""
+        homes = [collection.home for collection in self._catalog.collections()]
+        remove_unknown_keywords(self._keywords_folder, homes)
+        for home in homes:
+            self._advance(self._replica(home))
 
     def advance_loaded(self) -> None:
-        """Applies what is committed to every replica in use and waits for it; one that cannot is logged by name and tried again."""
+        """Applies what is committed to every replica in use and waits for it; one that cannot is logged by name and tried again.
+
+        The replica of a collection that was dropped leaves, with its keyword files."""
         head = self._catalog.position()
         with self._guard:
             behind = [replica for replica in self._replicas.values() if not covers(replica.position, head)]
+        behind = [replica for replica in behind if not self._left(replica)]
         advancing = {replica.home: self._advance(replica) for replica in behind}
         wait(advancing.values())
         for home, advance in advancing.items():
@@ -280,8 +302,23 @@ class Replicas:
         with self._guard:
             return self._replicas.setdefault(home, Replica(home, self._catalog, self._keywords_folder))
 
+    def _left(self, replica: Replica) -> bool:
+        """Whether the replica's collection is gone; then so is the replica, unless it is just being advanced: the next look removes it."""
+        if self._catalog.collection(replica.home) is not None:
+            return False
+        with self._guard:
+            running = self._advancing.get(replica.home)
+            if running is None or running.done():
+                replica.remove()
+                for known in (self._replicas, self._advancing, self._stalled):
+                    known.pop(replica.home, None)
+                log.info("replica_dropped", namespace=replica.home.namespace, collection=replica.home.collection)
+        return True
+
     def _advance(self, replica: Replica) -> Future[None]:
         with self._guard:
+            if self._replicas.get(replica.home) is not replica:  # it was removed meanwhile: its files are another's by now
+                raise UnknownCollection(collection=replica.home.collection, namespace=replica.home.namespace)
             running = self._advancing.get(replica.home)
             if running is None or running.done():
                 running = self._advancing[replica.home] = self._appliers.submit(replica.advance)

@@ -145,11 +145,12 @@ class Following:
         self._thread.join()
 
     def readiness(self) -> Readiness:
-        """Ready once every collection known at the start has reached what was the head then."""
+        """Ready once every collection known at the start has reached what was the head then, or is gone."""
         if self._thread.ident is not None and not self._thread.is_alive():
             return Readiness(("the thread that follows the catalog has ended; restart the retriever",))
         positions = self._parts.replicas.positions()
         late = [home for home in sorted(self._known_at_start) if not _reached(positions.get(home), self._head_at_start)]
+        late = [home for home in late if self._parts.catalog.collection(home) is not None]
         return Readiness(tuple(_lateness(home, positions.get(home), self._head_at_start) for home in late))
 
     def lags(self) -> Mapping[str, int]:

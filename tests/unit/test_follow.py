@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from kit.retrieving import MAIN, Library, hashing_space, searching
 
-from retriever.follow import Replica
+from retriever.follow import Replica, Replicas
 from retriever.gate import Gate
 from retriever.premises import RetrieverBeat, beats, claim_premises
 from retriever.serve import BEAT_SECONDS, Following
@@ -23,7 +23,7 @@ from store.catalog.memory import MemoryCatalog
 from store.clock import SimulatedClock, SystemClock
 from store.config import EmbeddingTable
 from store.errors import UnknownCollection
-from store.keywords.tantivy_index import KeywordIndex
+from store.keywords.tantivy_index import KeywordIndex, folder_of
 from store.model import CollectionId, CollectionName, Recipe, RecipeId, SpaceId
 from store.ports import Catalog, Snapshot
 
@@ -347,3 +347,37 @@ def test_queries_of_two_namespaces_read_their_own_replica(catalog: Catalog, tmp_
     with searching(catalog, tmp_path / "keywords") as desk:
         assert desk.found("tide") == ["ours.md"]
         assert desk.found("tide", home=theirs) == ["theirs.md"]
+
+
+def test_the_replica_of_a_dropped_collection_leaves_with_its_keyword_files_and_holds_nobody_up(tmp_path: Path, catalog: Catalog) -> None:
+    library, other = Library(catalog), Library(catalog, CollectionId(MAIN.namespace, CollectionName("other")))
+    library.put("tides.md", TIDES)
+    other.put("tides.md", TIDES)
+    replicas = Replicas(catalog, tmp_path, SystemClock(), 5.0)
+    replicas.load_known()
+    replicas.advance_loaded()
+    assert len(list(tmp_path.iterdir())) == 2
+    catalog.drop_collection(other.home, SystemClock().now())
+    replicas.advance_loaded()
+    assert replicas.positions() == {MAIN: catalog.position()}
+    assert [folder.name for folder in tmp_path.iterdir()] == [folder_of(tmp_path, MAIN).name]
+    with pytest.raises(UnknownCollection), replicas.reading(other.home):
+        pass
+    Library(catalog, other.home).put("new.md", "Other words.")
+    with replicas.reading(other.home) as view:
+        assert list(view.documents) == ["new.md"]
+    replicas.close()
+
+
+def test_keyword_files_of_a_collection_that_was_dropped_while_nobody_followed_are_removed_at_the_start(
+    tmp_path: Path, catalog: Catalog
+) -> None:
+    Library(catalog).put("tides.md", TIDES)
+    stale = folder_of(tmp_path, CollectionId(MAIN.namespace, CollectionName("dropped")))
+    stale.mkdir()
+    (stale / "words").write_text("old")
+    replicas = Replicas(catalog, tmp_path, SystemClock(), 5.0)
+    replicas.load_known()
+    replicas.advance_loaded()
+    assert [folder.name for folder in tmp_path.iterdir()] == [folder_of(tmp_path, MAIN).name]
+    replicas.close()
