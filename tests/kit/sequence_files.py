@@ -71,9 +71,13 @@ class Ground:
     def do(self, step: Step) -> None:
         self._steps[step["op"]](step)
 
-    def clear(self) -> None:
-        """Removes all that stands in the root and beside it."""
+    def clear(self, keeper: str | None = None) -> None:
+        """Removes all that stands in the root and beside it, but for a file `keeper` of the root, which is made where it is missing."""
+        if keeper is not None:
+            (self.root / keeper).touch()
         for entry in [*self.root.iterdir(), *self._outside.iterdir()]:
+            if entry.name == keeper:
+                continue
             if entry.is_dir() and not entry.is_symlink():
                 shutil.rmtree(entry)
             else:

@@ -30,6 +30,9 @@ TAGGED = frozenset({"paras", "tag", "live", "gone"})
 """Where a sequence names tags."""
 MODES = ("keyword", "dense", "hybrid")
 ALL_HITS = 1000
+KEEPER = "keeper.bin"
+DELETED_AT_ONCE_MAX = 9
+"""The guard holds from the next one on."""
 EVERY_PARAGRAPH = "the pipeline keeps only what changed"
 Row = dict[str, Any]
 """A line of the export."""
@@ -94,7 +97,9 @@ def perform(sequence: FailureSequence, mode: str, folder: Path, rounds: int = 1)
 class SharedStage:
     """One running product for plain sequences, one after the other: each begins with an empty root and paragraphs of its own.
 
-    What a sequence leaves behind (tombstones, kept vectors, positions) the next one meets. After a failure the next begins anew.
+    Polling cannot tell an emptied root from a lost one: there a file that no loader claims stays in the root, and a sequence that leaves
+    more documents than the guard lets go at once is the product's last. What a sequence leaves behind (tombstones, kept vectors,
+    positions) the next one meets. After a failure the next begins anew.
     """
 
     def __init__(self, mode: str, new_folder: Callable[[], Path]) -> None:
@@ -113,8 +118,10 @@ class SharedStage:
             ground, stage = self._open
             performance = _Performance(sequence.round(self._performed), ground, stage)
             self._performed += 1
-            ground.clear()
+            ground.clear(KEEPER if self._mode == "polling" else None)
             performance.play()
+            if self._mode == "polling" and len(ground.files()) > DELETED_AT_ONCE_MAX:
+                self.close()
         except BaseException:
             self.close()
             raise

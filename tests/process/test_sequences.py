@@ -19,7 +19,7 @@ FOLDERS += ["S-A16a", "S-A18a", "S-A20a", "S-A21a", "S-A23a", "S-A25a", "S-A26a"
 RECORDS = ["S-B01a", "S-B02a", "S-B03a", "S-B05a", "S-B06a", "S-B07a", "S-B09a", "S-B11a", "S-B16a", "S-B19a"]
 PROCESSES = ["S-C01a", "S-C05a", "S-C09a", "S-E01a", "S-G03a", "S-G05a"]
 NATIVE_ONLY = frozenset({"S-A10a"})
-POLLED_ALWAYS = frozenset({"S-A01d", "S-A03a", "S-A04a", "S-A18a", "S-C05a"})
+POLLED_ALWAYS = frozenset({*FOLDERS, "S-C05a"})
 """Where polling goes another way than events do. What else is polled is slow: the rest of the way is the same."""
 UNMET = {
     "S-B16a": "of four paragraphs the content-defined cut leaves two alone and joins two, which the minimum of a quarter allows",
@@ -39,20 +39,20 @@ def cases() -> Iterator[object]:
 
 
 @pytest.fixture(scope="module")
-def native_stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SharedStage]:
-    """Polling has none: it cannot tell an emptied root from a lost one, and the guard would hold what was there."""
-    stage = SharedStage("native", lambda: tmp_path_factory.mktemp("shared"))
-    yield stage
-    stage.close()
+def stages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, SharedStage]]:
+    shared = {mode: SharedStage(mode, lambda: tmp_path_factory.mktemp("shared")) for mode in ("native", "polling")}
+    yield shared
+    for stage in shared.values():
+        stage.close()
 
 
 @pytest.mark.process
 @pytest.mark.shared
 @pytest.mark.parametrize(("name", "mode"), list(cases()))
-def test_a_failure_sequence_ends_as_it_should(name: str, mode: str, tmp_path: Path, native_stage: SharedStage) -> None:
+def test_a_failure_sequence_ends_as_it_should(name: str, mode: str, tmp_path: Path, stages: dict[str, SharedStage]) -> None:
     sequence = read_sequences(shared_path("cases/sequences.jsonl"))[name]
-    if mode == "native" and sequence.is_plain:
-        native_stage.perform(sequence)
+    if sequence.is_plain:
+        stages[mode].perform(sequence)
     else:
         perform(sequence, mode, tmp_path)
 
