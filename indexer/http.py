@@ -43,7 +43,8 @@ from indexer.openapi import (
 from indexer.requests import RequestWrong, UriConvertor, checked_seconds, document_of, home_of
 from indexer.rows import document_json
 from indexer.uploads import DocumentUnknown, Uploads
-from indexer.uploads_http import add_uploads, original, status_for_upload
+from indexer.uploads_http import add_uploads, original
+from indexer.uploads_problems import status_for_upload
 from store.errors import EvercurrentError, Misuse, Transient, UnknownCollection
 from store.model import MAIN_COLLECTION, CollectionId, DocumentState, DocumentStatus
 

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Path, Query
 
+from indexer.described import DEPTH_MAX
 from indexer.requests import NAME_PATTERN
 from store.model import URI_PATTERN, DocumentState
 
@@ -97,11 +98,22 @@ FILES = _object({"documents": {"type": "array", "items": {"anyOf": [FILE_TAKEN, 
 NAMED: Json = {"type": "string", "minLength": 1, "pattern": f"[^{BLANK}]"}
 """At least one character that is seen."""
 LEAF: Json = {"type": ["null", "boolean", "string", "number"]}
-VALUE: Json = {"$ref": "#/components/schemas/MetadataValue"}
-OBJECT: Json = {"type": "object", "propertyNames": NAMED, "additionalProperties": VALUE}
-COMPONENTS: Json = {"MetadataValue": {"anyOf": [LEAF, {"type": "array", "items": VALUE}, OBJECT]}}
-"""Nested at most eight deep, which no schema can say."""
-METADATA = OBJECT
+
+
+def _nested(levels: int) -> Json:
+    """Values with at most so many levels of lists and objects in them."""
+    if levels == 0:
+        return LEAF
+    inner = {"$ref": f"#/components/schemas/MetadataValue{levels - 1}"}
+    return {"anyOf": [LEAF, {"type": "array", "items": inner}, _object_of(inner)]}
+
+
+def _object_of(value: Json) -> Json:
+    return {"type": "object", "propertyNames": NAMED, "additionalProperties": value}
+
+
+COMPONENTS: Json = {f"MetadataValue{levels}": _nested(levels) for levels in range(DEPTH_MAX + 1)}
+METADATA = _object_of({"$ref": f"#/components/schemas/MetadataValue{DEPTH_MAX}"})
 PRINCIPAL: Json = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": rf"^[^{BLANK}\ufeff]([^\u0000\r]*[^{BLANK}])?$"}
 ACL: Json = {"type": "array", "maxItems": 1000, "items": PRINCIPAL}
 PATCH = _object(

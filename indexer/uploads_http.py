@@ -6,10 +6,9 @@ An answer goes out after the ledger's transaction, never before. Bodies are stre
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -17,8 +16,8 @@ from urllib.parse import quote
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 
-from indexer.described import AclRejected, acl_of_header, checked_acl, checked_patch, metadata_of_header
-from indexer.multipart import Multipart, MultipartWrong, PartEnd, PartHead
+from indexer.described import checked_acl, checked_patch
+from indexer.multipart import Multipart
 from indexer.openapi import (
     ACL_PARAMETER,
     FILES,
@@ -38,11 +37,6 @@ from indexer.openapi import (
     problems,
 )
 from indexer.requests import (
-    ForeignOrigin,
-    NameRejected,
-    RequestBroken,
-    RequestSlow,
-    RequestTooLarge,
     RequestWrong,
     body_of,
     checked_seconds,
@@ -54,20 +48,15 @@ from indexer.requests import (
     refuse_foreign,
 )
 from indexer.uploads import (
-    CollectionsFull,
-    DocumentUnknown,
-    OriginalElsewhere,
-    TypeUnclaimed,
     Upload,
-    UploadLost,
     Uploads,
 )
-from store.blobs.folder import BlobTooLarge, DiskNearlyFull, Draft
-from store.errors import CatalogFull, EvercurrentError, MetadataRejected, Misuse, OwnedBySource, Transient, UriRejected
-from store.model import CollectionId, DocumentId, DocumentState, Metadata, Position, Unset, Version, check_uri
+from indexer.uploads_parts import ACL_HEADER, METADATA_HEADER, Answer, Parts, Refused, headers_of
+from indexer.uploads_problems import NotServed, UploadsBusy
+from store.blobs.folder import Draft
+from store.errors import EvercurrentError
+from store.model import CollectionId, DocumentId, DocumentState, Metadata, Position, Unset, Version
 
-METADATA_HEADER = "X-Evercurrent-Metadata"
-ACL_HEADER = "X-Evercurrent-Acl"
 WRITE_BYTES = 1 << 20
 THREADS = 8
 ACTIVE_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/xml", "text/xml", "image/svg+xml", "text/javascript"})
@@ -75,35 +64,6 @@ ACTIVE_TYPES = frozenset({"text/html", "application/xhtml+xml", "application/xml
 LOOK_SECONDS = 0.01
 LOOK_SECONDS_MAX = 0.1
 T = TypeVar("T")
-
-
-class UploadsBusy(Transient):
-    code = "uploads_busy"
-    sentence = "{at_once_max} uploads are being received already (indexer.uploads.at_once_max); try again in a second."
-
-
-class NotServed(Misuse):
-    code = "not_served"
-    sentence = "{what} is not served by this version; nothing was changed."
-
-
-_STATUSES: Mapping[HTTPStatus, tuple[type[EvercurrentError], ...]] = {
-    HTTPStatus.BAD_REQUEST: (UriRejected, NameRejected, MultipartWrong, RequestBroken),
-    HTTPStatus.FORBIDDEN: (ForeignOrigin,),
-    HTTPStatus.NOT_FOUND: (DocumentUnknown, OriginalElsewhere),
-    HTTPStatus.REQUEST_TIMEOUT: (RequestSlow,),
-    HTTPStatus.CONFLICT: (OwnedBySource,),
-    HTTPStatus.GONE: (UploadLost,),
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: (BlobTooLarge, RequestTooLarge),
-    HTTPStatus.UNSUPPORTED_MEDIA_TYPE: (TypeUnclaimed,),
-    HTTPStatus.UNPROCESSABLE_ENTITY: (MetadataRejected, AclRejected, NotServed),
-    HTTPStatus.TOO_MANY_REQUESTS: (CollectionsFull, UploadsBusy),
-    HTTPStatus.INSUFFICIENT_STORAGE: (DiskNearlyFull, CatalogFull),
-}
-
-
-def status_for_upload(error: EvercurrentError) -> HTTPStatus | None:
-    return next((status for status, kinds in _STATUSES.items() if isinstance(error, kinds)), None)
 
 
 def add_uploads(app: FastAPI, uploads: Uploads) -> None:
@@ -191,24 +151,6 @@ def change_of(body: dict[str, Any]) -> tuple[Metadata | Unset | None, tuple[str,
 
 def answer_json(document: DocumentId, version: Version) -> dict[str, Any]:
     return {"document": document.uri, "version": version}
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A file of a request that was not taken, and why."""
-
-    document: str
-    error: EvercurrentError
-
-    def as_json(self) -> dict[str, Any]:
-        status = status_for_upload(self.error) or (
-            HTTPStatus.SERVICE_UNAVAILABLE if isinstance(self.error, Transient) else HTTPStatus.UNPROCESSABLE_ENTITY
-        )
-        document = self.document.encode("utf-8", "replace").decode()
-        return {"document": document, "status": status.value, "code": self.error.code, "detail": self.error.message}
-
-
-Answer = tuple[DocumentId, Version] | Refused
 
 
 class Door:
@@ -327,101 +269,6 @@ class Waiting:
             self._at = place
             self._documents.pop()
         return None if self._at is None or self._uploads.is_answered(self._at) else DocumentState.PENDING
-
-
-@dataclass(frozen=True, slots=True)
-class Coming:
-    """A file whose bytes are on their way."""
-
-    document: DocumentId
-    metadata: Metadata | None
-    acl: tuple[str, ...] | None
-    draft: Draft
-
-    def keep(self) -> Upload:
-        return Upload(self.document, self.draft.keep(), self.draft.bytes, self.metadata, self.acl)
-
-
-@dataclass(slots=True)
-class Parts:
-    """The files of one multipart request, on their way in. A bad one is answered and skipped; the others go on."""
-
-    uploads: Uploads
-    home: CollectionId
-    reader: Multipart
-    metadata: Metadata | None
-    """Of every file whose own part says nothing."""
-    acl: tuple[str, ...] | None
-    answers: list[Upload | Refused] = field(default_factory=list)
-    coming: Coming | None = None
-
-    def __enter__(self) -> Parts:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._let_go()
-
-    def take(self, body: bytes) -> None:
-        """Raises MultipartWrong, RequestTooLarge."""
-        for piece in self.reader.feed(body):
-            match piece:
-                case PartHead():
-                    self._begin(piece)
-                case bytes():
-                    self._go_on(lambda coming, piece=piece: coming.draft.write(piece))  # type: ignore[misc]
-                case PartEnd():
-                    self._go_on(lambda coming: self.answers.append(coming.keep()))
-                    self._let_go()
-
-    def finish(self, rest: bytes) -> list[Answer]:
-        """Records all that was taken, at once."""
-        self.take(rest)
-        self.reader.finish()
-        kept = [answer for answer in self.answers if isinstance(answer, Upload)]
-        outcomes = iter(self.uploads.record(kept) if kept else ())
-        return [answer if isinstance(answer, Refused) else answer_of(answer, next(outcomes)) for answer in self.answers]
-
-    def _begin(self, head: PartHead) -> None:
-        files_max = self.uploads.limits.files_max
-        if len(self.answers) >= files_max:
-            raise RequestTooLarge(reason=f"it has more than {files_max} files (indexer.uploads.files_max); nothing of it was kept")
-        name = (head.name or "") if head.filename is None else head.filename
-        try:
-            self.coming = self._checked(head, name)
-        except EvercurrentError as error:
-            self.answers.append(Refused(name, error))
-
-    def _checked(self, head: PartHead, name: str) -> Coming:
-        if head.filename is None:
-            raise RequestWrong(place=name, reason="a part is a file: give it a filename, which becomes the uri")
-        document = self.home.document(check_uri(name))
-        metadata, acl = headers_of(head.headers.get(METADATA_HEADER.lower()), head.headers.get(ACL_HEADER.lower()))
-        self.uploads.check(document, head.headers.get("content-type", ""))
-        draft = self.uploads.blobs.draft(document.namespace)
-        return Coming(document, self.metadata if metadata is None else metadata, self.acl if acl is None else acl, draft)
-
-    def _go_on(self, step: Callable[[Coming], None]) -> None:
-        if self.coming is None:
-            return
-        try:
-            step(self.coming)
-        except EvercurrentError as error:
-            self.answers.append(Refused(self.coming.document.uri, error))
-            self._let_go()
-
-    def _let_go(self) -> None:
-        if self.coming is not None:
-            self.coming.draft.__exit__(None, None, None)
-            self.coming = None
-
-
-def answer_of(upload: Upload, outcome: Version | EvercurrentError) -> Answer:
-    return Refused(upload.document.uri, outcome) if isinstance(outcome, EvercurrentError) else (upload.document, outcome)
-
-
-def headers_of(metadata: str | None, acl: str | None) -> tuple[Metadata | None, tuple[str, ...] | None]:
-    """Metadata and permissions, each None where its header is missing. Raises MetadataRejected, AclRejected."""
-    return None if metadata is None else metadata_of_header(metadata), None if acl is None else acl_of_header(acl)
 
 
 def _single(request: Request, name: str) -> str | None:

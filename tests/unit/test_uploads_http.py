@@ -19,7 +19,7 @@ from indexer.http import IntakeReports, application
 from indexer.load.registry import load
 from indexer.uploads import UPLOADS, UploadLost, Uploads, fetch_upload
 from indexer.uploads_http import Door as Receiving
-from indexer.uploads_http import UploadsBusy
+from indexer.uploads_problems import UploadsBusy
 from store.blobs.folder import DiskNearlyFull
 from store.catalog.memory import MemoryCatalog
 from store.clock import SimulatedClock
