@@ -38,7 +38,7 @@ from store.clock import Clock
 from store.model import Root, SourceKind
 
 if sys.platform == "linux":
-    from watchdog.observers.inotify import InotifyEmitter
+    from watchdog.observers.inotify import InotifyEmitter, InotifyWatchGroup
     from watchdog.observers.inotify_c import InotifyEvent, InotifyFD, Mask
 else:  # pragma: no cover
     from watchdog.observers import Observer
@@ -197,6 +197,15 @@ if sys.platform == "linux":
             if event.is_queue_overflow:
                 self._on_overflow()
 
+    class WatchGroup(InotifyWatchGroup):  # type: ignore[misc]
+        """A root's watches. A folder that was moved over another leaves two watches of one path for a moment: watchdog, which
+        expects one, would break off in the middle of letting them go."""
+
+        def _remove_watch_internally(self, wd: Any) -> None:
+            path = self._active_callbacks_by_watch.pop(wd, None)
+            if self._active_callbacks_by_path.get(path) == wd:
+                del self._active_callbacks_by_path[path]
+
     class _Emitter(InotifyEmitter):  # type: ignore[misc]
         """A root's emitter whose watch covers the barrier folder too, in the one order that the kernel keeps."""
 
@@ -205,7 +214,14 @@ if sys.platform == "linux":
             self._barrier_folder = os.fsencode(barrier_folder)
 
         def on_thread_start(self) -> None:
-            super().on_thread_start()
+            """As watchdog's, with a group of ours."""
+            self._inotify = WatchGroup(
+                self._inotify_fd,
+                os.fsencode(self.watch.path),
+                is_recursive=self.watch.is_recursive,
+                event_mask=self.get_event_mask_from_filter(),
+                follow_symlink=self.watch.follow_symlink,
+            )
             self.cover_barriers()
 
         def cover_barriers(self) -> None:

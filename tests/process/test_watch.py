@@ -715,3 +715,22 @@ def test_a_network_file_system_is_recognised() -> None:
     assert file_system_of(mounts, 98, 0) == "ext4"
     assert file_system_of(mounts, 1, 1) is None
     assert not is_remote("/")
+
+
+@linux
+def test_two_watches_of_one_path_are_let_go_without_a_fault(stage: Stage) -> None:
+    """What the books look like after a folder was moved over another whose end has not been read yet."""
+    stage.write("kept/a.md", "a")
+    stage.write("moved/b.md", "b")
+    watching = stage.start()
+    native = watching._native
+    assert native is not None
+    (emitter,) = native._observer.emitters
+    group = emitter._inotify
+    kept, moved = os.fsencode(stage.folder / "kept"), os.fsencode(stage.folder / "moved")
+    with group._lock:
+        group._move_watches(moved, kept)
+    assert len(group._active_callbacks_by_watch) == len(group._active_callbacks_by_path) + 1
+    stage.stop()
+    assert not watching.is_alive
+    assert (group._active_callbacks_by_watch, group._active_callbacks_by_path) == ({}, {})
