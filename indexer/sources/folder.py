@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 from indexer.guard import RootState
 from indexer.ignore import IGNORE_FILE, Patterns, Rules, is_litter
 from indexer.sources.names import path_of_uri, uri_of_path
+from indexer.sources.spelling import spelling_of
 from store.errors import DocumentTooLarge, DocumentUnreadable, SourceUnreachable, SourceUnstable, SourceVanished
 from store.model import URI_BYTES_MAX, Root, Signature, SourceKind
 
@@ -150,8 +151,9 @@ class Folder:
     def __init__(self, root: Root, rules: Rules) -> None:
         self.root = root
         self._own = tuple(path.rstrip("/") for path in rules.own_paths)
-        self._patterns = Patterns(rules)
+        self._patterns = Patterns(rules.of_root(root.name))
         self._real = os.path.realpath(root.path)
+        self._spelling = spelling_of(self._real)
 
     # --- all of it ---
 
@@ -177,7 +179,10 @@ class Folder:
             return self.follow(path)
         if self.excludes(uri) or not self._stands_in_place(path):
             return None
-        return self.follow(path)
+        found = self.follow(path)
+        if found is None or not self._spelling.is_listed(self.root.path, path_of_uri(uri.removeprefix(self.root.prefix))):
+            return None
+        return found
 
     def excludes(self, uri: str, *, is_folder: bool = False) -> bool:
         """Whether rules, not absence, keep the document or folder `uri` out."""
