@@ -144,6 +144,27 @@ class Client:
         """The visible ones of these chunks, in the order asked."""
         return list(read(self._send(self._calls.chunks(ids)))["chunks"])
 
+    def collections(self) -> list[dict[str, Any]]:
+        """The namespace's collections by name, each with what it holds."""
+        return list(read(self._send(self._calls.collections()))["collections"])
+
+    def create_collection(self, name: str) -> dict[str, Any]:
+        """Makes a collection; one that is there stays as it is. Raises TryLater when there are too many."""
+        row: dict[str, Any] = read(self._send(self._calls.collection("PUT", name)))
+        return row
+
+    def delete_collection(self, name: str) -> int:
+        """Deletes a collection with everything in it, for good. Returns how many documents it had."""
+        return int(read(self._send(self._calls.collection("DELETE", name)))["documents"])
+
+    def namespaces(self) -> list[dict[str, Any]]:
+        """Every namespace that has a collection, with the names of these."""
+        return list(read(self._send(self._calls.namespaces()))["namespaces"])
+
+    def delete_namespace(self, name: str) -> dict[str, int]:
+        """Deletes all collections of a namespace, for good. Returns how many documents each had."""
+        return dict(read(self._send(self._calls.delete_namespace(name)))["collections"])
+
     def _send(self, call: Call, wait: float | None = None) -> httpx.Response:
         try:
             return self._http.request(call.method, call.url, **call.options, timeout=_patience(self._timeout, wait))
@@ -231,6 +252,27 @@ class AsyncClient:
     async def chunks(self, ids: Sequence[str]) -> list[dict[str, Any]]:
         """See Client.chunks."""
         return list(read(await self._send(self._calls.chunks(ids)))["chunks"])
+
+    async def collections(self) -> list[dict[str, Any]]:
+        """See Client.collections."""
+        return list(read(await self._send(self._calls.collections()))["collections"])
+
+    async def create_collection(self, name: str) -> dict[str, Any]:
+        """See Client.create_collection."""
+        row: dict[str, Any] = read(await self._send(self._calls.collection("PUT", name)))
+        return row
+
+    async def delete_collection(self, name: str) -> int:
+        """See Client.delete_collection."""
+        return int(read(await self._send(self._calls.collection("DELETE", name)))["documents"])
+
+    async def namespaces(self) -> list[dict[str, Any]]:
+        """See Client.namespaces."""
+        return list(read(await self._send(self._calls.namespaces()))["namespaces"])
+
+    async def delete_namespace(self, name: str) -> dict[str, int]:
+        """See Client.delete_namespace."""
+        return dict(read(await self._send(self._calls.delete_namespace(name)))["collections"])
 
     async def _send(self, call: Call, wait: float | None = None) -> httpx.Response:
         try:

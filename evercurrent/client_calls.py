@@ -184,11 +184,26 @@ class Calls:
     def settle(self, timeout: float) -> Call:
         return Call("POST", f"{self._servers.intake.rstrip('/')}/v1/settle", {"headers": self._headers, "params": {"timeout": timeout}})
 
+    def collections(self) -> Call:
+        return self._whole("GET", "collections")
+
+    def collection(self, method: str, name: str) -> Call:
+        return self._whole(method, f"collections/{quote(name, safe='')}")
+
+    def namespaces(self) -> Call:
+        return self._whole("GET", "namespaces")
+
+    def delete_namespace(self, name: str) -> Call:
+        return self._whole("DELETE", f"namespaces/{quote(name, safe='')}")
+
     def search(self, body: Mapping[str, Any]) -> Call:
         return Call("POST", f"{self._answers}/search", {"json": body, "headers": self._headers})
 
     def chunks(self, ids: Sequence[str]) -> Call:
         return Call("POST", f"{self._answers}/chunks", {"json": {"ids": list(ids)}, "headers": self._headers})
+
+    def _whole(self, method: str, path: str) -> Call:
+        return Call(method, f"{self._servers.intake.rstrip('/')}/v1/{path}", {"headers": self._headers})
 
     def _at(self, uri: str) -> str:
         return f"{self._documents}/{quote(check_uri(uri), safe='/')}"

@@ -19,6 +19,8 @@ from starlette.convertors import register_url_convertor
 from starlette.exceptions import HTTPException
 from starlette.routing import Route
 
+from indexer.collections import Collections
+from indexer.collections_http import add_collections
 from indexer.metrics import EXPOSITION_TYPE
 from indexer.openapi import (
     HEALTH,
@@ -83,8 +85,10 @@ class IntakeReports:
     metrics: Callable[[], bytes]
 
 
-def application(catalog: DocumentsReader, reports: IntakeReports, uploads: Uploads | None = None) -> FastAPI:
-    """The intake's routes; without `uploads` (a process that only looks) nothing can be changed over them."""
+def application(
+    catalog: DocumentsReader, reports: IntakeReports, uploads: Uploads | None = None, collections: Collections | None = None
+) -> FastAPI:
+    """The intake's routes; without `uploads` and `collections` (a process that only looks) nothing can be changed over them."""
     app = FastAPI(title="Evercurrent intake", docs_url=None, redoc_url=None, responses=problems(400, 404, 422, 503))
     publish(app)
     register_url_convertor("uri", UriConvertor())
@@ -93,6 +97,8 @@ def application(catalog: DocumentsReader, reports: IntakeReports, uploads: Uploa
     _add_documents(app, catalog, uploads)
     if uploads is not None:
         add_uploads(app, uploads)
+    if collections is not None:
+        add_collections(app, collections)
     return app
 
 

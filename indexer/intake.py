@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import structlog
 
 from indexer.bucket_polls import BucketPolls
+from indexer.collections import Collections
 from indexer.feeding import serve as serve_feeder
 from indexer.load.registry import claims
 from indexer.metrics import Gauges, IntakeMetrics
@@ -60,6 +61,7 @@ class Intake:
         self.catalog = open_catalog(folder, config, clock)
         self._bell = Bell(redis_url, clock)
         self.uploads = Uploads(self.catalog, folder, config, clock, self._ring)
+        self.collections = Collections(self.catalog, clock, self.uploads.furnish, self._ring)
         self._counting = threading.Lock()
         self._count_queue = JobQueue(redis_url, clock)
         self._stopping = threading.Event()

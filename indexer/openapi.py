@@ -122,6 +122,23 @@ PATCH = _object(
     additionalProperties=False,
 )
 
+COLLECTION = _object(
+    {
+        "collection": TEXT,
+        "documents": _object({state.value: WHOLE for state in DocumentState if state is not DocumentState.DELETED}),
+        "chunks": WHOLE,
+        "recipe": {"type": ["string", "null"]},
+        "space": {"type": ["string", "null"]},
+        "growing": {"type": ["string", "null"]},
+    }
+)
+COLLECTIONS = _object({"collections": {"type": "array", "items": COLLECTION}})
+DROPPED = _object({"deleted": TEXT, "documents": WHOLE})
+NAMESPACES = _object(
+    {"namespaces": {"type": "array", "items": _object({"namespace": TEXT, "collections": {"type": "array", "items": TEXT}})}}
+)
+NAMESPACE_DROPPED = _object({"deleted": TEXT, "collections": {"type": "object", "additionalProperties": WHOLE}})
+
 HEALTH = _object({"status": {"const": "ok"}})
 READY = _object({"status": {"const": "ready"}})
 SETTLED = _object({"settled": {"const": True}})

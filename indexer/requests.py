@@ -83,9 +83,18 @@ class UriConvertor(Convertor[str]):
 
 
 def home_of(request: Request, collection: str) -> CollectionId:
+    """Raises RequestWrong, NameRejected."""
+    return CollectionId(namespace_of(request), CollectionName(_checked_name("collection name", collection)))
+
+
+def namespace_of(request: Request) -> Namespace:
     """With no keys configured the server listens on loopback only, and the header is believed. Raises RequestWrong, NameRejected."""
-    namespace = header_of(request, "X-Evercurrent-Namespace") or "default"
-    return CollectionId(Namespace(_checked_name("namespace", namespace)), CollectionName(_checked_name("collection name", collection)))
+    return checked_namespace(header_of(request, "X-Evercurrent-Namespace") or "default")
+
+
+def checked_namespace(name: str) -> Namespace:
+    """Raises NameRejected."""
+    return Namespace(_checked_name("namespace", name))
 
 
 def _checked_name(what: str, name: str) -> str:

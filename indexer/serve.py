@@ -62,7 +62,7 @@ def serve(folder: DataFolder, config: Config, clock: Clock, ready: Callable[[int
     with ExitStack() as stack:
         listening = stack.enter_context(bound(config.indexer.http))
         intake = stack.enter_context(Intake(folder, config, url, clock, consumer_lags))
-        app = application(intake.catalog, reports_of(intake), intake.uploads)
+        app = application(intake.catalog, reports_of(intake), intake.uploads, intake.collections)
         mount(app, intake.catalog)
         stack.enter_context(served(app, listening))
         intake.start()

@@ -163,7 +163,7 @@ class Uploads:
         checked = [self._checked(upload) for upload in uploads]
         sound = [upload for upload in checked if isinstance(upload, Upload)]
         for home in {upload.document.home for upload in sound}:
-            self._furnish(home)
+            self.furnish(home)
         versions = dict(zip(map(id, sound), self._recorded(sound), strict=True))
         self._ring()
         return [versions[id(upload)] if isinstance(upload, Upload) else upload for upload in checked]
@@ -272,8 +272,8 @@ class Uploads:
         status = self._catalog.status_of(upload.document)
         return OwnedBySource(document=upload.document.uri, owner="another" if status is None else status.root)
 
-    def _furnish(self, home: CollectionId) -> None:
-        """Creates the collection and its root for uploads on first use, and again after they were removed."""
+    def furnish(self, home: CollectionId) -> None:
+        """Creates the collection and its root for uploads on first use, and again after they were removed. Raises CollectionsFull."""
         with self._furnishing:
             if self._catalog.collection(home) is None:
                 if len(self._catalog.collections()) >= self.limits.collections_max:
