@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
-from store.config import Config
+from store.config import NAMED, Config, table_of
 
 _HEAD = """\
 # Evercurrent's configuration. Every setting is shown with its default; take the "#" away to change one.
@@ -21,20 +21,17 @@ def commented_config() -> str:
     return _HEAD + "".join(_table_text(Config, ""))
 
 
-def _table_text(model: type[BaseModel], prefix: str) -> Iterator[str]:
-    keys = {name: spec for name, spec in model.model_fields.items() if not _is_table(spec.annotation)}
+def _table_text(model: type[BaseModel], prefix: str, sign: str = "") -> Iterator[str]:
+    """`sign` stands before the heads of tables that a user names: such a table exists once its head does."""
+    keys = {name: spec for name, spec in model.model_fields.items() if table_of(spec.annotation)[0] is None}
     if keys:
-        yield f"\n[{prefix.rstrip('.')}]\n"
+        yield f"\n{sign}[{prefix.rstrip('.')}]\n"
     for name, spec in keys.items():
         yield f"# {spec.description}\n# {name} = {_toml_of(spec.default)}\n"
     for name, spec in model.model_fields.items():
-        if _is_table(spec.annotation):
-            assert isinstance(spec.annotation, type)
-            yield from _table_text(spec.annotation, f"{prefix}{name}.")
-
-
-def _is_table(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+        table, is_named = table_of(spec.annotation)
+        if table is not None:
+            yield from _table_text(table, f"{prefix}{name}.{NAMED}." if is_named else f"{prefix}{name}.", "# " if is_named or sign else "")
 
 
 def _toml_of(value: Any) -> str:

@@ -6,8 +6,8 @@ Paths are relative to the root, with `/`, as the file system spells them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -44,6 +44,13 @@ class Rules:
     """Patterns of what is not."""
     own_paths: tuple[str, ...] = ()
     """Absolute paths that belong to the index itself (the data folder): never looked into, else indexing would feed on itself."""
+    of_roots: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
+    """By a root's name what is included and excluded there besides."""
+
+    def of_root(self, name: str) -> Rules:
+        """The rules that hold in a root."""
+        include, exclude = self.of_roots.get(name, ((), ()))
+        return replace(self, include=self.include + include, exclude=self.exclude + exclude, of_roots={}) if include or exclude else self
 
 
 class Patterns:

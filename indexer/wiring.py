@@ -5,6 +5,7 @@ Nothing heavy is imported before it is asked for: `sync` and `plan` come here wh
 
 from __future__ import annotations
 
+import difflib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from store.errors import ConfigWrong, Transient
 from store.model import Build, BuildId
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from indexer.feeding import Feeder
     from indexer.queue import JobQueue
@@ -40,12 +41,28 @@ def open_catalog(folder: DataFolder, config: Config, clock: Clock) -> Catalog:
 def rules_of(config: Config, folder: DataFolder) -> Rules:
     """What is looked at: the configuration's patterns, and never the index itself."""
     own = {str(folder.path), str(Path(folder.path).resolve())}
-    return Rules(config.indexer.include, config.indexer.exclude, tuple(sorted(own)))
+    table = config.indexer
+    return Rules(
+        table.include, table.exclude, tuple(sorted(own)), {name: (root.include, root.exclude) for name, root in table.roots.items()}
+    )
+
+
+def warn_of_unused_roots(config: Config, names: Iterable[str]) -> tuple[str, ...]:
+    """A sentence, and a log event, for each table `indexer.roots.NAME` that is of no root called so."""
+    known = sorted(set(names))
+    sentences = []
+    for name in sorted(config.indexer.roots.keys() - set(known)):
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)
+        hint = f"; did you mean {near[0]!r}?" if near else "."
+        structlog.get_logger().warning("root_settings_unused", root=name, nearest=near[0] if near else None)
+        sentences.append(f"indexer.roots.{name}: there is no root {name!r}{hint}")
+    return tuple(sentences)
 
 
 def wanted_build(config: Config, recorded: Collection | None) -> tuple[Recipe, Space]:
     """The recipe and space that the configuration means now. Probes the provider (one call) only when nothing recorded can tell."""
-    recipe = recipe_of(config.indexer.split)
+    splits = config.indexer
+    recipe = recipe_of(splits.split, root_splits={name: splits.split_of(name) for name in splits.roots})
     table = config.indexer.embedding
     check_endpoint(table)
     space = space_of(table)

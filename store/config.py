@@ -10,7 +10,7 @@ import difflib
 import os
 import tomllib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
@@ -49,8 +49,11 @@ class BucketsTable(_Table):
     )
 
 
+Strategy = Literal["auto", "text", "markdown"]
+
+
 class SplitTable(_Table):
-    strategy: Literal["auto", "text", "markdown"] = Field("auto", description="How text is cut.")
+    strategy: Strategy = Field("auto", description="How text is cut.")
     chunk_chars_max: int = Field(1200, ge=16, description="Longest chunk, in characters.")
     chunk_chars_min: int | None = Field(None, ge=0, description="Shortest chunk where there is a choice; empty: a quarter of the maximum.")
     overlap_chars: int = Field(0, ge=0, description="Characters repeated between neighbours, in whole sentences: at most.")
@@ -102,6 +105,33 @@ class UploadsTable(_Table):
     grace_seconds: float = Field(3600, ge=0, description="How long uploaded bytes that no document wants any more are kept.")
 
 
+class FieldTable(_Table):
+    """A declared key of a collection's metadata."""
+
+    type: Literal["string", "number", "boolean", "date", "strings"] = Field("string", description="What its values are.")
+    values: tuple[str, ...] = Field((), description="The only values allowed; empty: any.")
+    required: bool = Field(False, description="Whether an upload must have it.")
+
+
+class CollectionTable(_Table):
+    fields: dict[str, FieldTable] = Field({}, description="Declared keys of its documents' metadata, by name.")
+
+
+class RootSplitTable(_Table):
+    """What a root's documents are cut by where it differs from `indexer.split`."""
+
+    strategy: Strategy | None = Field(None, description="How text is cut.")
+    chunk_chars_max: int | None = Field(None, ge=16, description="Longest chunk, in characters.")
+    chunk_chars_min: int | None = Field(None, ge=0, description="Shortest chunk where there is a choice.")
+    overlap_chars: int | None = Field(None, ge=0, description="Characters repeated between neighbours, in whole sentences: at most.")
+
+
+class RootTable(_Table):
+    include: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is indexed, beside those of `indexer`.")
+    exclude: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is ignored, beside those of `indexer`.")
+    split: RootSplitTable = RootSplitTable()
+
+
 class IndexerTable(_Table):
     include: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is indexed; empty: everything claimed.")
     exclude: tuple[str, ...] = Field((), description="Patterns (gitignore syntax) of what is ignored.")
@@ -114,6 +144,20 @@ class IndexerTable(_Table):
     http: IntakeHttpTable = IntakeHttpTable()
     uploads: UploadsTable = UploadsTable()
     buckets: BucketsTable = BucketsTable()
+    collections: dict[str, CollectionTable] = Field({}, description="Collections by name, in every namespace.")
+    roots: dict[str, RootTable] = Field({}, description="Roots by name; the first one is called main.")
+
+    def split_of(self, root: str) -> SplitTable:
+        """What documents of a root are cut by. Raises ValueError when its own settings do not fit the others."""
+        table = self.roots.get(root)
+        own = {} if table is None else table.split.model_dump(exclude_none=True)
+        return SplitTable(**{**self.split.model_dump(), **own}) if own else self.split
+
+    @model_validator(mode="after")
+    def _roots_fit(self) -> IndexerTable:
+        for root in self.roots:
+            self.split_of(root)
+        return self
 
 
 class WorkersTable(_Table):
@@ -216,26 +260,48 @@ def _tables_of_environment() -> dict[str, Any]:
     return tables
 
 
+NAMED = "NAME"
+"""Stands in a key for what a user may call it: `indexer.collections.NAME.fields.NAME.type`."""
+
+
 def known_keys(model: type[BaseModel] = Config, prefix: str = "") -> list[str]:
     """Every key with its table, dotted: `indexer.split.chunk_chars_max`."""
     keys: list[str] = []
     for name, spec in model.model_fields.items():
-        if isinstance(spec.annotation, type) and issubclass(spec.annotation, BaseModel):
-            keys += known_keys(spec.annotation, f"{prefix}{name}.")
-        else:
+        table, is_named = table_of(spec.annotation)
+        if table is None:
             keys.append(prefix + name)
+        else:
+            keys += known_keys(table, f"{prefix}{name}.{NAMED}." if is_named else f"{prefix}{name}.")
     return keys
 
 
-def _refuse_unknown(tables: dict[str, Any], prefix: str) -> None:
-    keys = known_keys()
-    folders = {key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)}
+def table_of(annotation: Any) -> tuple[type[BaseModel] | None, bool]:
+    """The table that a key leads to, and whether it leads to many of them by name; (None, False) for a setting."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return annotation, False
+    of = get_args(annotation)
+    if len(of) == 2 and isinstance(of[1], type) and issubclass(of[1], BaseModel):
+        return of[1], True
+    return None, False
+
+
+def _refuse_unknown(tables: dict[str, Any], prefix: str, model: type[BaseModel] = Config) -> None:
     for name, value in tables.items():
         dotted = prefix + name
-        if isinstance(value, dict) and dotted in folders:
-            _refuse_unknown(value, dotted + ".")
-        elif dotted in folders and value is not None:
-            raise ConfigWrong(reason=f"{dotted!r} is a table of settings, not a setting.", key=dotted)
-        elif dotted not in keys and dotted not in folders:
-            near = difflib.get_close_matches(dotted, [*keys, *folders], n=1, cutoff=0.0)
-            raise ConfigWrong(reason=f"Unknown configuration key {dotted!r}; did you mean {near[0]!r}?", key=dotted)
+        spec = model.model_fields.get(name)
+        if spec is None:
+            raise ConfigWrong(reason=f"Unknown configuration key {dotted!r}; did you mean {_nearest(dotted)!r}?", key=dotted)
+        table, is_named = table_of(spec.annotation)
+        if table is None or value is None:
+            continue
+        if not isinstance(value, dict) or (is_named and not all(isinstance(one, dict) for one in value.values())):
+            raise ConfigWrong(reason=f"{dotted!r} is a table of {'tables by name' if is_named else 'settings'}, not a setting.", key=dotted)
+        for place, inner in ({f"{dotted}.{key}.": one for key, one in value.items()} if is_named else {f"{dotted}.": value}).items():
+            _refuse_unknown(inner, place, table)
+
+
+def _nearest(dotted: str) -> str:
+    keys = known_keys()
+    folders = {key.rsplit(".", depth)[0] for key in keys for depth in range(1, key.count(".") + 1)}
+    return difflib.get_close_matches(dotted, [*keys, *folders], n=1, cutoff=0.0)[0]

@@ -110,7 +110,7 @@ def _holds_these_bytes(leased: LeasedDocument, premises: Premises, build_ids: Se
 
 def draft_cut(leased: LeasedDocument, loaded: LoadedText, build: Build, premises: Premises) -> DraftCut:
     recorded = premises.recorded[build.build_id]
-    pieces = cut(loaded, split_settings(build.recipe))
+    pieces = cut(loaded, split_settings(build.recipe, leased.root.name))
     chunks = with_inputs(identify(leased.document, loaded, pieces), build.space)
     plan = plan_document(recorded.chunks, chunks, premises.moved_from.get(build.build_id, Recorded()).chunks)
     return DraftCut(

@@ -46,7 +46,7 @@ class Bucket:
         self._rules = rules
         self._table = table
         self._protocol = protocol_of(normal_url(root.path))
-        self._patterns = Patterns(rules)
+        self._patterns = Patterns(rules.of_root(root.name))
         self._ignore_lines: dict[tuple[str, Signature], list[str]] = {}
 
     # --- all of it ---
@@ -120,7 +120,7 @@ class Bucket:
 
     def use_ignore_files(self, files: Mapping[str, Signature], ancestors: Sequence[str]) -> None:
         """Puts the ignore files in force: the listed ones, and those of the folders above a scope, which no listing shows."""
-        self._patterns = Patterns(self._rules)
+        self._patterns = Patterns(self._rules.of_root(self.root.name))
         for folder in ancestors:
             seen = self._signature(self._ignore_key(folder))
             self._patterns.add_folder(folder, None if seen is None else self._read_ignore_file(folder, seen))

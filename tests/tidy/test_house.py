@@ -238,8 +238,8 @@ def test_every_setting_stands_in_the_file_that_init_writes() -> None:
     written = set()
     table = ""
     for line in commented_config().splitlines():
-        if line.startswith("["):
-            table = line.strip("[]")
+        if line.startswith(("[", "# [")):
+            table = line.removeprefix("# ").strip("[]")
         elif key := re.match(r"# (\w+) = ", line):
             written.add(f"{table}.{key[1]}")
     assert written == set(known_keys())

@@ -22,6 +22,7 @@ def test_the_file_that_init_writes_changes_nothing(tmp_path: Path) -> None:
 
 def test_every_key_stands_in_it_with_a_value_that_toml_reads() -> None:
     uncommented = "\n".join(
-        line.removeprefix("# ") if " = " in line and not line.endswith(".") else line for line in commented_config().splitlines()
+        line.removeprefix("# ") if line.startswith("# [") or (" = " in line and not line.endswith(".")) else line
+        for line in commented_config().splitlines()
     )
     assert keys_of(tomllib.loads(uncommented)) == set(known_keys())

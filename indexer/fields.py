@@ -1,0 +1,142 @@
+"""Declared metadata: which keys have a type or a closed list of values, and whether a document's own keep to it. Pure.
+
+The shared vocabulary is declared everywhere; a collection may declare more. Keys that nobody declared are free.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date, datetime
+from enum import StrEnum
+from typing import Any, Protocol
+
+from store.errors import MetadataRejected
+from store.model import Fault, Metadata
+
+
+class FieldKind(StrEnum):
+    STRING = "string"
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    DATE = "date"
+    """`2026-12-01` or RFC 3339 with an offset."""
+    STRINGS = "strings"
+    """A list of strings; one string alone is one of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredField:
+    name: str
+    kind: FieldKind
+    values: tuple[str, ...] = ()
+    """The only ones allowed; empty: any."""
+    required: bool = False
+
+
+class FieldTableLike(Protocol):
+    """What the configuration's table of a field looks like from here."""
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def values(self) -> tuple[str, ...]: ...
+    @property
+    def required(self) -> bool: ...
+
+
+Fields = Mapping[str, DeclaredField]
+
+SHARED_FIELDS: Fields = {
+    declared.name: declared
+    for declared in (
+        DeclaredField("section", FieldKind.STRING),
+        DeclaredField("type", FieldKind.STRING),
+        DeclaredField("doc_version", FieldKind.STRING),
+        DeclaredField("effective_from", FieldKind.DATE),
+        DeclaredField("effective_until", FieldKind.DATE),
+        DeclaredField("priority", FieldKind.NUMBER),
+        DeclaredField("series", FieldKind.STRING),
+    )
+}
+"""Of the shared vocabulary, what is not every hit's by itself. `authority` may be a number or a name."""
+_ARTICLES = {
+    FieldKind.STRING: "a string",
+    FieldKind.NUMBER: "a number",
+    FieldKind.BOOLEAN: "true or false",
+    FieldKind.DATE: "a date such as 2026-12-01 or 2026-12-01T10:00:00Z",
+    FieldKind.STRINGS: "a list of strings",
+}
+
+
+def declared_fields(tables: Mapping[str, FieldTableLike]) -> Fields:
+    """The shared fields with those of a collection's table over them."""
+    own = {name: DeclaredField(name, FieldKind(table.type), tuple(table.values), table.required) for name, table in tables.items()}
+    return {**SHARED_FIELDS, **own}
+
+
+def check_fields(metadata: Metadata, fields: Fields, *, whole: bool = True) -> None:
+    """Raises MetadataRejected with the key, what is expected and the nearest allowed value. `whole`: required ones must be there."""
+    for key, value in metadata.items():
+        if key in fields and value is not None and (reason := misfit(fields[key], value)):
+            raise MetadataRejected(reason=f"{key!r} {reason}")
+    missing = sorted(name for name, declared in fields.items() if whole and declared.required and metadata.get(name) is None)
+    if missing:
+        raise MetadataRejected(reason=f"it lacks {', '.join(map(repr, missing))}, which the collection requires")
+
+
+def misfit(declared: DeclaredField, value: Any) -> str | None:
+    """Why a value does not keep to its declaration, for a sentence that begins with the key; None: it does."""
+    parts = value if declared.kind is FieldKind.STRINGS and isinstance(value, list) else [value]
+    if not all(_fits(declared.kind, part) for part in parts):
+        return f"must be {_ARTICLES[declared.kind]}, not {_shown(value)}"
+    if declared.values:
+        for part in parts:
+            spelled = part if isinstance(part, str) else str(part)
+            if spelled not in declared.values:
+                near = difflib.get_close_matches(spelled, declared.values, n=1, cutoff=0.0)[0]
+                return f"must be one of {_listed(declared.values)}, not {_shown(part)}; did you mean {near!r}?"
+    return None
+
+
+def fitting(metadata: Metadata, fields: Fields) -> tuple[Metadata, tuple[Fault, ...]]:
+    """What of a document's own metadata keeps to the declarations, and a fault for each key that does not: it is left out."""
+    reasons = {key: reason for key, value in metadata.items() if key in fields and (reason := misfit(fields[key], value))}
+    if not reasons:
+        return metadata, ()
+    kept = {key: value for key, value in metadata.items() if key not in reasons}
+    return kept, tuple(Fault("metadata_misfit", f"The metadata {key[:80]!r} is left out: it {reason}.") for key, reason in reasons.items())
+
+
+def _fits(kind: FieldKind, value: Any) -> bool:
+    match kind:
+        case FieldKind.STRING | FieldKind.STRINGS:
+            return isinstance(value, str)
+        case FieldKind.NUMBER:
+            return isinstance(value, int | float) and not isinstance(value, bool)
+        case FieldKind.BOOLEAN:
+            return isinstance(value, bool)
+        case FieldKind.DATE:
+            return isinstance(value, str) and _is_date(value)
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        try:
+            return "T" in text.upper() and datetime.fromisoformat(text).tzinfo is not None
+        except ValueError:
+            return False
+    return len(text) == 10
+
+
+def _listed(values: tuple[str, ...]) -> str:
+    shown = ", ".join(map(repr, values[:8]))
+    return shown if len(values) <= 8 else f"{shown} and {len(values) - 8} more"
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
