@@ -6,14 +6,15 @@ The shared vocabulary is declared everywhere; a collection may declare more. Key
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any, Protocol
 
 from store.errors import MetadataRejected
-from store.model import Fault, Metadata
+from store.model import Metadata
 
 
 class FieldKind(StrEnum):
@@ -86,6 +87,15 @@ def check_fields(metadata: Metadata, fields: Fields, *, whole: bool = True) -> N
         raise MetadataRejected(reason=f"it lacks {', '.join(map(repr, missing))}, which the collection requires")
 
 
+def check_patch_fields(patch: Metadata | None, fields: Fields) -> None:
+    """The same for a merge patch, which may take no required key away. Raises MetadataRejected."""
+    check_fields(patch or {}, fields, whole=False)
+    required = sorted(name for name, declared in fields.items() if declared.required)
+    taken = [name for name in required if patch is None or (name in patch and patch[name] is None)]
+    if taken:
+        raise MetadataRejected(reason=f"it would lack {', '.join(map(repr, taken))}, which the collection requires")
+
+
 def misfit(declared: DeclaredField, value: Any) -> str | None:
     """Why a value does not keep to its declaration, for a sentence that begins with the key; None: it does."""
     parts = value if declared.kind is FieldKind.STRINGS and isinstance(value, list) else [value]
@@ -100,13 +110,7 @@ def misfit(declared: DeclaredField, value: Any) -> str | None:
     return None
 
 
-def fitting(metadata: Metadata, fields: Fields) -> tuple[Metadata, tuple[Fault, ...]]:
-    """What of a document's own metadata keeps to the declarations, and a fault for each key that does not: it is left out."""
-    reasons = {key: reason for key, value in metadata.items() if key in fields and (reason := misfit(fields[key], value))}
-    if not reasons:
-        return metadata, ()
-    kept = {key: value for key, value in metadata.items() if key not in reasons}
-    return kept, tuple(Fault("metadata_misfit", f"The metadata {key[:80]!r} is left out: it {reason}.") for key, reason in reasons.items())
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[Tt]\d\d:\d\d:\d\d(?:\.\d+)?(?:[Zz]|[+-]\d\d:\d\d))?", re.ASCII)
 
 
 def _fits(kind: FieldKind, value: Any) -> bool:
@@ -122,14 +126,13 @@ def _fits(kind: FieldKind, value: Any) -> bool:
 
 
 def _is_date(text: str) -> bool:
+    if not _DATE.fullmatch(text):
+        return False
     try:
-        date.fromisoformat(text)
+        datetime.fromisoformat(text.upper())
     except ValueError:
-        try:
-            return "T" in text.upper() and datetime.fromisoformat(text).tzinfo is not None
-        except ValueError:
-            return False
-    return len(text) == 10
+        return False
+    return True
 
 
 def _listed(values: tuple[str, ...]) -> str:

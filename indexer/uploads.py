@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from indexer.described import refuse_repeated
+from indexer.fields import SHARED_FIELDS, Fields, check_fields, check_patch_fields, declared_fields
 from indexer.identity import content_hash
 from indexer.load.registry import claims, load, media_type_of
 from indexer.wiring import ensure_wanted
@@ -181,6 +182,8 @@ class Uploads:
 
     def describe(self, document: DocumentId, metadata: Metadata | Unset | None, acl: tuple[str, ...] | Unset | None) -> Version:
         """The change of metadata and permissions, committed. Raises DocumentUnknown, MetadataRejected."""
+        if not isinstance(metadata, Unset):
+            check_patch_fields(metadata, self._fields(document.home))
         if isinstance(metadata, dict):
             self._refuse_repeated_served(document, metadata)
         (version,) = self._catalog.record([Described(document, metadata, acl)])
@@ -226,10 +229,22 @@ class Uploads:
 
     def _checked(self, upload: Upload) -> Upload | EvercurrentError:
         try:
+            self._check_declared(upload)
             self._refuse_repeated(upload)
         except EvercurrentError as error:
             return error
         return upload
+
+    def _check_declared(self, upload: Upload) -> None:
+        """An upload without metadata keeps what the document has; of a new one that is none."""
+        if upload.metadata is not None:
+            check_fields(upload.metadata, self._fields(upload.document.home))
+        elif (status := self._catalog.status_of(upload.document)) is None or status.state is DocumentState.DELETED:
+            check_fields({}, self._fields(upload.document.home))
+
+    def _fields(self, home: CollectionId) -> Fields:
+        table = self._config.indexer.collections.get(home.collection)
+        return SHARED_FIELDS if table is None else declared_fields(table.fields)
 
     def _refuse_repeated(self, upload: Upload) -> None:
         if not upload.metadata or upload.bytes > REPEATABLE_BYTES_MAX:

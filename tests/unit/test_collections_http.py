@@ -14,9 +14,10 @@ from indexer.http import IntakeReports, application
 from indexer.uploads import Uploads
 from store.catalog.memory import MemoryCatalog
 from store.clock import SimulatedClock
-from store.config import Config, EmbeddingTable, IndexerTable, UploadsTable
+from store.config import CollectionTable, Config, EmbeddingTable, FieldTable, IndexerTable, UploadsTable
 from store.folder import DataFolder
 
+DECLARED = {"letters": CollectionTable(fields={"status": FieldTable(values=("draft", "final"), required=True)})}
 ACME = {"X-Evercurrent-Namespace": "acme"}
 
 
@@ -39,7 +40,9 @@ def door(tmp_path: Path) -> Iterator[Door]:
     clock = SimulatedClock()
     rings: list[None] = []
     catalog, folder = MemoryCatalog(clock), DataFolder(tmp_path)
-    config = Config(indexer=IndexerTable(embedding=EmbeddingTable(provider="hashing"), uploads=UploadsTable(collections_max=4)))
+    config = Config(
+        indexer=IndexerTable(embedding=EmbeddingTable(provider="hashing"), uploads=UploadsTable(collections_max=4), collections=DECLARED)
+    )
     uploads = Uploads(catalog, folder, config, clock, lambda: rings.append(None))
     collections = Collections(catalog, clock, uploads.furnish, lambda: rings.append(None))
     reports = IntakeReports(unready=list, unsettled=list, flush=lambda _: None, state=dict, metrics=lambda: b"")
@@ -115,3 +118,18 @@ def test_names_and_origins_are_checked_as_at_every_door(door: Door) -> None:
     assert door.client.delete(f"/v1/namespaces/{'n' * 101}").json()["code"] == "name_rejected"
     foreign = door.client.delete("/v1/collections/main", headers={"Origin": "http://elsewhere.example"})
     assert (foreign.status_code, foreign.json()["code"]) == (403, "foreign_origin")
+
+
+def test_declared_fields_are_checked_at_every_door_and_the_refusal_names_the_nearest_value(door: Door) -> None:
+    place = "/v1/collections/letters/documents/a.md"
+    wrong = door.client.put(place, content=b"A letter.", headers={"X-Evercurrent-Metadata": '{"status": "drafty"}'})
+    assert (wrong.status_code, wrong.json()["code"], "did you mean 'draft'?" in wrong.json()["detail"]) == (422, "metadata_rejected", True)
+    assert door.client.put(place, content=b"A letter.").json()["code"] == "metadata_rejected"
+    many = door.client.post("/v1/collections/letters/documents", files=[("file", ("b.md", b"B"))])
+    assert many.json()["documents"][0]["code"] == "metadata_rejected"
+    assert door.client.put(place, content=b"A letter.", headers={"X-Evercurrent-Metadata": '{"status": "draft"}'}).status_code == 202
+    assert door.client.put(place, content=b"A later letter.").status_code == 202
+    assert door.client.patch(place, json={"metadata": {"status": "finale"}}).json()["code"] == "metadata_rejected"
+    assert door.client.patch(place, json={"metadata": None}).json()["code"] == "metadata_rejected"
+    assert door.client.patch(place, json={"metadata": {"status": "final"}}).status_code == 200
+    assert door.client.put("/v1/collections/notes/documents/a.md", content=b"Free.").status_code == 202

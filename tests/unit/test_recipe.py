@@ -58,3 +58,12 @@ def test_a_recipe_costs_no_library_that_a_pass_without_changes_must_not_pay_for(
         "print([m for m in ('numpy', 'yaml', 'markdown_it', 'selectolax', 'charset_normalizer') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_a_root_of_its_own_changes_the_recipe_exactly_when_it_is_cut_in_another_way() -> None:
+    general = recipe_of(SplitTable())
+    assert recipe_of(SplitTable(), root_splits={"docs": SplitTable()}) == general
+    other = recipe_of(SplitTable(), root_splits={"docs": SplitTable(chunk_chars_max=400)})
+    assert other.recipe_id != general.recipe_id
+    assert split_settings(other, "docs") == SplitSettings(chars_max=400, chars_min=100)
+    assert split_settings(other, "main") == split_settings(other) == SplitSettings()
