@@ -56,7 +56,7 @@ def sync(
     """Brings the index level with the folders: one pass, then done."""
     from evercurrent.passes import await_settled, look, mark, pending_of, record, summarize
     from evercurrent.targets import targets_of
-    from indexer.wiring import ensure_wanted, probe_provider, rules_of
+    from indexer.wiring import ensure_wanted, probe_provider, rules_of, warn_of_unused_roots
 
     config = call.config
     given = paths_of(paths, plan)
@@ -67,6 +67,8 @@ def sync(
         since = mark(catalog, call.clock)
         collection = ensure_wanted(catalog, config, call.home)
         targets = record_roots(catalog, targets)
+        for warning in warn_of_unused_roots(config, [root.name for root in catalog.roots()]):
+            note(warning)
         looks = look(catalog, targets, rules_of(config, call.folder), call.clock, config.indexer.buckets)
         if plan is not None:
             refuse_stale(plan, looks)

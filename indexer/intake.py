@@ -21,7 +21,7 @@ from indexer.metrics import Gauges, IntakeMetrics
 from indexer.queue import JobQueue, QueueCounts
 from indexer.uploads import Uploads
 from indexer.watching import Watching
-from indexer.wiring import open_catalog, open_feeder, rules_of
+from indexer.wiring import open_catalog, open_feeder, rules_of, warn_of_unused_roots
 from store.bell import Bell, Topic
 from store.errors import BrokerUnavailable, EvercurrentError
 from store.folder import prepare_folder, try_lock
@@ -121,6 +121,7 @@ class Intake:
         )
         self._watching.start()
         self._polls.start()
+        warn_of_unused_roots(self._config, [root.name for root in self.catalog.roots()])
         log.info("roots_watched", roots=[root.name for root in roots])
 
     def _stop_looking(self) -> None:
