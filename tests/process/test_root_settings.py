@@ -7,7 +7,7 @@ from pathlib import Path
 from kit.product import Product
 
 TEXT = "\n\n".join(
-    f"Paragraph {number} of {{}}, long enough that it stands alone as a chunk of its own." for number in ("one", "two", "three")
+    f"Paragraph {number} of {{0}}, long enough that it stands alone as a chunk of its own." for number in ("one", "two", "three")
 )
 
 
