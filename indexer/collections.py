@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 import structlog
 
+from indexer.fields import Fields, fields_json
 from store.clock import Clock
 from store.errors import UnknownCollection
-from store.model import MAIN_COLLECTION, Collection, CollectionId, DocumentState, Namespace
+from store.model import MAIN_COLLECTION, Collection, CollectionId, CollectionName, DocumentState, Namespace
 from store.ports import Counts
 
 log = structlog.get_logger()
@@ -39,17 +40,27 @@ class CollectionsKeeper(CollectionsReader, Protocol):
 class Collections:
     """Safe for threads. Every method may block: call it off an event loop.
 
-    `furnish` creates a collection within the limits when it is not there; `ring` wakes whoever follows the catalog.
+    `furnish` creates a collection within the limits when it is not there; `ring` wakes whoever follows the catalog;
+    `fields` tells what is declared of its documents' metadata.
     """
 
-    def __init__(self, catalog: CollectionsKeeper, clock: Clock, furnish: Callable[[CollectionId], None], ring: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        catalog: CollectionsKeeper,
+        clock: Clock,
+        furnish: Callable[[CollectionId], None],
+        ring: Callable[[], None],
+        fields: Callable[[CollectionId], Fields],
+    ) -> None:
         self._catalog = catalog
         self._clock = clock
         self._furnish = furnish
         self._ring = ring
+        self._fields = fields
 
     def listed(self, namespace: Namespace) -> list[dict[str, Any]]:
-        return list_collections(self._catalog, namespace)
+        rows = list_collections(self._catalog, namespace)
+        return [row | self._declared(CollectionId(namespace, CollectionName(row["collection"]))) for row in rows]
 
     def create(self, home: CollectionId) -> tuple[dict[str, Any], bool]:
         """The collection as it is listed, and whether it is new. Idempotent. Raises CollectionsFull."""
@@ -57,7 +68,10 @@ class Collections:
         if is_new:
             self._furnish(home)
             log.info("collection_created", namespace=home.namespace, collection=home.collection)
-        return collection_json(self._catalog, home), is_new
+        return collection_json(self._catalog, home) | self._declared(home), is_new
+
+    def _declared(self, home: CollectionId) -> dict[str, Any]:
+        return {"fields": fields_json(self._fields(home))}
 
     def drop(self, home: CollectionId) -> int:
         """Returns the documents that were removed. Raises UnknownCollection, but never for `main`."""

@@ -77,6 +77,10 @@ def declared_fields(tables: Mapping[str, FieldTableLike]) -> Fields:
     return {**SHARED_FIELDS, **own}
 
 
+def fields_json(fields: Fields) -> dict[str, dict[str, Any]]:
+    return {name: {"type": one.kind.value, "values": list(one.values), "required": one.required} for name, one in sorted(fields.items())}
+
+
 def check_fields(metadata: Metadata, fields: Fields, *, whole: bool = True) -> None:
     """Raises MetadataRejected with the key, what is expected and the nearest allowed value. `whole`: required ones must be there."""
     for key, value in metadata.items():

@@ -61,7 +61,7 @@ class Intake:
         self.catalog = open_catalog(folder, config, clock)
         self._bell = Bell(redis_url, clock)
         self.uploads = Uploads(self.catalog, folder, config, clock, self._ring)
-        self.collections = Collections(self.catalog, clock, self.uploads.furnish, self._ring)
+        self.collections = Collections(self.catalog, clock, self.uploads.furnish, self._ring, self.uploads.fields)
         self._counting = threading.Lock()
         self._count_queue = JobQueue(redis_url, clock)
         self._stopping = threading.Event()

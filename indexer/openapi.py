@@ -130,6 +130,10 @@ COLLECTION = _object(
         "recipe": {"type": ["string", "null"]},
         "space": {"type": ["string", "null"]},
         "growing": {"type": ["string", "null"]},
+        "fields": {
+            "type": "object",
+            "additionalProperties": _object({"type": TEXT, "values": {"type": "array"}, "required": {"type": "boolean"}}),
+        },
     }
 )
 COLLECTIONS = _object({"collections": {"type": "array", "items": COLLECTION}})

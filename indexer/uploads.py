@@ -183,7 +183,7 @@ class Uploads:
     def describe(self, document: DocumentId, metadata: Metadata | Unset | None, acl: tuple[str, ...] | Unset | None) -> Version:
         """The change of metadata and permissions, committed. Raises DocumentUnknown, MetadataRejected."""
         if not isinstance(metadata, Unset):
-            check_patch_fields(metadata, self._fields(document.home))
+            check_patch_fields(metadata, self.fields(document.home))
         if isinstance(metadata, dict):
             self._refuse_repeated_served(document, metadata)
         (version,) = self._catalog.record([Described(document, metadata, acl)])
@@ -238,11 +238,12 @@ class Uploads:
     def _check_declared(self, upload: Upload) -> None:
         """An upload without metadata keeps what the document has; of a new one that is none."""
         if upload.metadata is not None:
-            check_fields(upload.metadata, self._fields(upload.document.home))
+            check_fields(upload.metadata, self.fields(upload.document.home))
         elif (status := self._catalog.status_of(upload.document)) is None or status.state is DocumentState.DELETED:
-            check_fields({}, self._fields(upload.document.home))
+            check_fields({}, self.fields(upload.document.home))
 
-    def _fields(self, home: CollectionId) -> Fields:
+    def fields(self, home: CollectionId) -> Fields:
+        """What of a document's metadata is declared there."""
         table = self._config.indexer.collections.get(home.collection)
         return SHARED_FIELDS if table is None else declared_fields(table.fields)
 

@@ -44,7 +44,7 @@ def door(tmp_path: Path) -> Iterator[Door]:
         indexer=IndexerTable(embedding=EmbeddingTable(provider="hashing"), uploads=UploadsTable(collections_max=4), collections=DECLARED)
     )
     uploads = Uploads(catalog, folder, config, clock, lambda: rings.append(None))
-    collections = Collections(catalog, clock, uploads.furnish, lambda: rings.append(None))
+    collections = Collections(catalog, clock, uploads.furnish, lambda: rings.append(None), uploads.fields)
     reports = IntakeReports(unready=list, unsettled=list, flush=lambda _: None, state=dict, metrics=lambda: b"")
     with TestClient(application(catalog, reports, uploads, collections), base_url="http://127.0.0.1") as client:
         yield Door(client, catalog, rings)
@@ -133,3 +133,9 @@ def test_declared_fields_are_checked_at_every_door_and_the_refusal_names_the_nea
     assert door.client.patch(place, json={"metadata": None}).json()["code"] == "metadata_rejected"
     assert door.client.patch(place, json={"metadata": {"status": "final"}}).status_code == 200
     assert door.client.put("/v1/collections/notes/documents/a.md", content=b"Free.").status_code == 202
+
+
+def test_a_listing_tells_what_is_declared(door: Door) -> None:
+    fields = door.client.put("/v1/collections/letters").json()["fields"]
+    assert fields["status"] == {"type": "string", "values": ["draft", "final"], "required": True}
+    assert [row["fields"]["effective_from"]["type"] for row in door.client.get("/v1/collections").json()["collections"]] == ["date", "date"]
