@@ -34,6 +34,7 @@ HASH_BYTES_MAX = 512 * 1024 * 1024
 FRESH_DOCUMENTS_MAX = 64
 """A comparison that finds more changes than this is bulk work and lets a lone save pass."""
 
+LOST_VOLUME = Hold("the volume they stood on is not there")
 _LEFT_ALONE = frozenset({DocumentState.SUPPRESSED, DocumentState.CONFLICT})
 _AWAITED = frozenset({DocumentState.PENDING, DocumentState.QUARANTINED})
 """Their recorded signature is the one they were noticed with: unchanged, a worker or a person has the next word."""
@@ -57,6 +58,8 @@ class Looked:
     root_state: RootState
     unreadable: tuple[str, ...] = ()
     """Uris of places that could not be looked into: what is known at or below them is not missing."""
+    devices: frozenset[int] = frozenset()
+    """Of the folders that were looked into; empty: not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +92,8 @@ class Comparison:
     created: tuple[tuple[str, Signature], ...] = ()
     unclaimed: tuple[tuple[str, Signature], ...] = ()
     missing: tuple[Sighting, ...] = ()
+    lost: frozenset[str] = frozenset()
+    """Uris of those that are missing with all that is known of the volume they stood on: it was unmounted."""
     excluded: tuple[Sighting, ...] = ()
     """Not found because rules keep them out by now: a decision, so the guard is not asked. Nor is it for claims of another root's
     document, of which nothing is served."""
@@ -117,9 +122,12 @@ def compare(
     found = dict(looked.found)
     tally = _Tally()
     indexed, empty = DocumentState.INDEXED, DocumentState.EMPTY
+    devices = looked.devices
     for sighting in sightings:
         signature = found.pop(sighting.uri, None)
         state = sighting.state
+        if signature is not None and sighting.signature is not None and sighting.signature.device not in devices:
+            tally.seen_devices.add(sighting.signature.device)
         if signature == sighting.signature and sighting.proven and (state is indexed or state is empty) and signature is not None:
             tally.unchanged += 1
         elif signature is not None:
@@ -128,7 +136,7 @@ def compare(
             tally.compare_missing(sighting, looked, excludes)
     for uri, signature in found.items():
         (tally.created if claims(uri) else tally.unclaimed).append((uri, signature))
-    return tally.close(looked.root_state, hash_bytes_max)
+    return tally.close(looked, hash_bytes_max)
 
 
 @dataclass(slots=True)
@@ -145,6 +153,8 @@ class _Tally:
     missing: list[Sighting] = field(default_factory=list)
     excluded: list[Sighting] = field(default_factory=list)
     returned: list[tuple[Sighting, Signature]] = field(default_factory=list)
+    seen_devices: set[int] = field(default_factory=set)
+    """Recorded devices that no folder stands on now, of documents that were found all the same: a volume came back as another."""
 
     def compare_found(self, sighting: Sighting, signature: Signature, claims: Callable[[str], bool]) -> None:
         same = signature == sighting.signature
@@ -187,21 +197,28 @@ class _Tally:
             self.known += 1
         self.missing.append(sighting)
 
-    def close(self, root_state: RootState, hash_bytes_max: int) -> Comparison:
+    def close(self, looked: Looked, hash_bytes_max: int) -> Comparison:
+        lost = frozenset(sighting.uri for sighting in self.missing if self._stood_on_a_lost_volume(sighting, looked))
         sizes = {uri: signature.bytes for uri, signature in self._worth_hashing()}
         return Comparison(
             to_hash=tuple(_within(sizes, hash_bytes_max)),
             unchanged=self.unchanged + self.waiting,
             known=self.known + self.unchanged,
-            root_state=root_state,
+            root_state=looked.root_state,
             doubtful=tuple(self.doubtful),
             returned=tuple(self.returned),
             modified=tuple(self.modified),
             created=tuple(self.created),
             unclaimed=tuple(self.unclaimed),
             missing=tuple(self.missing),
+            lost=lost,
             excluded=tuple(self.excluded),
         )
+
+    def _stood_on_a_lost_volume(self, sighting: Sighting, looked: Looked) -> bool:
+        if not looked.devices or sighting.signature is None or sighting.state is DocumentState.IGNORED:
+            return False
+        return sighting.signature.device not in looked.devices and sighting.signature.device not in self.seen_devices
 
     def _worth_hashing(self) -> Iterator[tuple[str, Signature]]:
         for sighting, signature in self.doubtful:
@@ -243,8 +260,14 @@ def settle_hashes(root: Root, comparison: Comparison, hashes: Mapping[str, Hashe
     moved_from = pair_renames(comparison.missing, arrived, {uri for uri, _ in comparison.created}, hashes)
     left = set(moved_from.values())
     missing = [sighting for sighting in comparison.missing if sighting.uri not in left]
-    hold = guard(sum(s.state is not DocumentState.IGNORED for s in missing), comparison.known, comparison.root_state)
-    return _reconciled(root, comparison, arrived, moved_from, missing, hold, seen, same_bytes, now)
+    lost = [sighting for sighting in missing if sighting.uri in comparison.lost]
+    gone = sum(sighting.state is not DocumentState.IGNORED and sighting.uri not in comparison.lost for sighting in missing)
+    hold = guard(gone, comparison.known, comparison.root_state)
+    if hold is None and lost:
+        leaving = [sighting for sighting in missing if sighting.uri not in comparison.lost]
+        return _reconciled(root, comparison, arrived, moved_from, leaving, lost, LOST_VOLUME, seen, same_bytes, now)
+    leaving, held = (missing, []) if hold is None else ([], missing)
+    return _reconciled(root, comparison, arrived, moved_from, leaving, held, hold, seen, same_bytes, now)
 
 
 def pair_renames(
@@ -295,7 +318,8 @@ def _reconciled(
     comparison: Comparison,
     arrived: Mapping[str, Signature],
     moved_from: Mapping[str, str],
-    missing: list[Sighting],
+    leaving: list[Sighting],
+    held: list[Sighting],
     hold: Hold | None,
     seen: list[Seen],
     same_bytes: int,
@@ -311,28 +335,27 @@ def _reconciled(
         source = document(old) if old is not None else None
         return Present(document(uri), root.name, cause, now, urgency, signature=arrived[uri], moved_from=source)
 
-    leaving = [sighting.uri for sighting in comparison.excluded] + [sighting.uri for sighting in missing if hold is None]
-    held = list(_held(document, missing, hold, now))
+    absent = [sighting.uri for sighting in (*comparison.excluded, *leaving)]
     intents: list[Intent] = [present(uri) for uri in sorted(arrived, key=lambda uri: (uri not in moved_from, uri))]
-    intents += [Absent(document(uri), Cause.DELETED, now, root=root.name) for uri in leaving]
+    intents += [Absent(document(uri), Cause.DELETED, now, root=root.name) for uri in absent]
     intents += [Ignored(document(uri), root.name, now, signature) for uri, signature in comparison.unclaimed]
-    intents += held
+    intents += _held(document, held, hold, now)
     intents += seen
     counts = Counts(
         unchanged=comparison.unchanged + len(comparison.returned) + same_bytes,
         created=len(created - set(moved_from)),
         modified=len(set(arrived) - created - set(moved_from)),
         moved=len(moved_from),
-        missing=len(leaving),
-        held=sum(sighting.state is not DocumentState.IGNORED for sighting in missing) if hold is not None else 0,
+        missing=len(absent),
+        held=sum(sighting.state is not DocumentState.IGNORED for sighting in held),
         ignored=len(comparison.unclaimed),
     )
     return Reconciled(tuple(intents), counts, hold)
 
 
-def _held(document: Callable[[str], DocumentId], missing: list[Sighting], hold: Hold | None, now: Instant) -> Iterator[Held]:
+def _held(document: Callable[[str], DocumentId], held: list[Sighting], hold: Hold | None, now: Instant) -> Iterator[Held]:
     if hold is None:
         return
-    for sighting in missing:
+    for sighting in held:
         if sighting.state not in (DocumentState.HELD, DocumentState.IGNORED):
             yield Held(document(sighting.uri), now, hold.reason)

@@ -27,6 +27,8 @@ from store.model import Intent, Root
 from store.ports import Ledger
 
 RETRY_SECONDS = 1.0
+HELD_POLLS = 5
+"""While documents are held the source is compared every so many polls: what comes back is not left waiting for the timer."""
 RECORD_INTENTS_MAX = 10_000
 """Intents recorded in one call."""
 _JITTER = 0.1
@@ -77,7 +79,7 @@ class Watching:
         self._asked: list[_Asked] = []
         self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._check_at = self._reconcile_at = self._retry_at = 0.0
+        self._check_at = self._reconcile_at = self._retry_at = self._held_look_at = 0.0
         self._log = structlog.get_logger()
         self._thread = threading.Thread(target=self._run, name="watching", daemon=True)
 
@@ -225,6 +227,7 @@ class Watching:
 
     def _arm(self, number: int) -> None:
         root = self._roots[number].root
+        self._roots[number].needs_arming = False
         self._unarmed.add(number)
         try:
             if self._native is None:
@@ -252,6 +255,10 @@ class Watching:
                 if number not in self._polled and number not in self._unarmed:
                     native.disarm(number)
                     self._degrade(number, "not every folder could be watched")
+        now = self._clock.monotonic()
+        if now >= self._held_look_at:
+            self._held_look_at = now + HELD_POLLS * self._table.poll_seconds
+            self._want_reconcile([number for number, watched in enumerate(self._roots) if watched.held_reason is not None])
         for number, watched in enumerate(self._roots):
             if number in self._polled:
                 continue
@@ -261,7 +268,7 @@ class Watching:
             elif native is None or not native.is_alive(number):
                 self._log.warning("watch_died", root=watched.root.name)
                 self._arm(number)
-            elif not watched.is_live() and not watched.needs_reconcile:
+            elif watched.needs_arming or (not watched.is_live() and not watched.needs_reconcile):
                 self._arm(number)
 
     def _poll(self, numbers: Iterable[int], events: dict[int, list[Event]]) -> None:

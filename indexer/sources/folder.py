@@ -68,6 +68,8 @@ class Scan:
     """Uris of links to a file, by the uri of the file they show."""
     ignore_files: Mapping[str, Signature] = field(default_factory=dict)
     """The ignore files in force, by folder: another set of them is another set of documents."""
+    devices: frozenset[int] = frozenset()
+    """Of the folders that were looked into; empty: not known. One that is missing since is a volume that was unmounted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,8 @@ class Folder:
         if any(fault.uri == "" for fault in walk.faults):
             state = RootState.ABSENT
         links = {uri: tuple(names) for uri, names in walk.links.items()}
-        return Scan(scope, walk.found, state, *anchor, tuple(walk.faults), tuple(walk.refusals), links, walk.ignore_files)
+        devices = frozenset(walk.devices | {anchor[0]}) if self.root.kind is SourceKind.FOLDER else frozenset[int]()
+        return Scan(scope, walk.found, state, *anchor, tuple(walk.faults), tuple(walk.refusals), links, walk.ignore_files, devices)
 
     # --- one of it ---
 
@@ -260,6 +263,7 @@ class _Walk:
         self.refusals: list[Refusal] = []
         self.links: dict[str, list[str]] = {}
         self.ignore_files: dict[str, Signature] = {}
+        self.devices: set[int] = set()
 
     def run(self, scope: str) -> None:
         root = self._folder.root
@@ -275,10 +279,20 @@ class _Walk:
     def _run_scope(self, scope: str) -> None:
         seen = self._folder.look(scope)
         path = path_of_uri(scope.removeprefix(self._prefix))
+        self._note_devices_above(path)
         if seen is not None:
             self.found[scope] = seen
         elif os.path.isdir(self._base + path) and not os.path.islink(self._base + path):
             self._walk(path)
+
+    def _note_devices_above(self, path: str) -> None:
+        """Of the folders on the way to `path`, as far as they are there."""
+        parts = path.split("/")
+        for depth in range(1, len(parts) + 1):
+            try:
+                self.devices.add(os.lstat(self._base + "/".join(parts[:depth])).st_dev)
+            except OSError:
+                return
 
     def _walk(self, start: str) -> None:
         folders = [start]
@@ -313,6 +327,7 @@ class _Walk:
                         self._refuse_long(uri)
                 elif entry.is_dir(follow_symlinks=False):
                     if not (patterns is not None and patterns.refuse_folder(folder + name)) and not self._folder.is_own_folder(entry.path):
+                        self.devices.add(entry.stat(follow_symlinks=False).st_dev)
                         folders.append(folder + name)
                 elif entry.is_symlink() and not (patterns is not None and patterns.refuse_file(folder + name)):
                     self._take_link(uri_folder + uri_of_path(name), entry.path)

@@ -73,7 +73,7 @@ def reconcile_scan(
 
 
 def looked(scan: Scan) -> Looked:
-    return Looked(scan.scope, scan.found, scan.root_state, tuple(fault.uri for fault in scan.faults))
+    return Looked(scan.scope, scan.found, scan.root_state, tuple(fault.uri for fault in scan.faults), scan.devices)
 
 
 def hash_documents(root: Root, comparison: Comparison, clock: Clock, buckets: BucketsTable | None = None) -> dict[str, Hashed]:

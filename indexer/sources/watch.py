@@ -39,7 +39,7 @@ from store.model import Root, SourceKind
 
 if sys.platform == "linux":
     from watchdog.observers.inotify import InotifyEmitter, InotifyWatchGroup
-    from watchdog.observers.inotify_c import InotifyEvent, InotifyFD, Mask
+    from watchdog.observers.inotify_c import InotifyConstants, InotifyEvent, InotifyFD, Mask
 else:  # pragma: no cover
     from watchdog.observers import Observer
 
@@ -177,7 +177,7 @@ class _Handler(FileSystemEventHandler):  # type: ignore[misc]
 if sys.platform == "linux":
 
     class _Inotify(InotifyFD):  # type: ignore[misc]
-        """Reports what watchdog passes over: watches refused below a root, and events the kernel dropped."""
+        """Reports what watchdog passes over: watches refused below a root, events the kernel dropped, a volume that was unmounted."""
 
         def __init__(self, on_overflow: Callable[[], None]) -> None:
             super().__init__()
@@ -194,7 +194,7 @@ if sys.platform == "linux":
 
         def handle_event(self, event: InotifyEvent) -> None:
             super().handle_event(event)
-            if event.is_queue_overflow:
+            if event.is_queue_overflow or event.mask & InotifyConstants.IN_UNMOUNT:
                 self._on_overflow()
 
     class WatchGroup(InotifyWatchGroup):  # type: ignore[misc]

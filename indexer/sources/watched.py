@@ -32,6 +32,8 @@ class WatchedRoot:
     def __init__(self, root: Root, ledger: Ledger, rules: Rules, table: WatchTable, claims: Callable[[str], bool], clock: Clock) -> None:
         self.root = root
         self.needs_reconcile = True
+        self.needs_arming = False
+        """A volume was mounted inside of the root: the system sends no events of it until it is watched anew."""
         self.held_reason: str | None = None
         self.last_scan: Scan | None = None
         self._ledger = ledger
@@ -68,6 +70,8 @@ class WatchedRoot:
         self._folder = Folder(self.root, self._rules)
         sightings = self._ledger.sightings(self.root)
         found: Pass = reconcile_root(self.root, sightings, self._clock, self._claims, self._rules, leave_out=self._state)
+        if self.last_scan is not None and found.scan.devices - self.last_scan.devices:
+            self.needs_arming = True
         self.last_scan = found.scan
         self._whereabouts = Whereabouts({uri: seen for uri, seen in found.scan.found.items() if uri not in self._state})
         self.held_reason = found.reconciled.held.reason if found.reconciled.held else None
@@ -83,6 +87,9 @@ class WatchedRoot:
         self.last_scan = after
         if before is not None and before.ignore_files != after.ignore_files:
             self.needs_reconcile = True
+        if before is not None and before.devices - after.devices:
+            self.needs_reconcile = True
+            return ()
         if before is not None and is_same_root(before, after):
             return tuple(events_between(before, after, self._clock.monotonic()))
         if before is None or (before.root_state, before.device, before.inode) != (after.root_state, after.device, after.inode):

@@ -37,8 +37,8 @@ ROOT = Root(HOME, RootName("docs"), SourceKind.FOLDER, "/docs", "")
 NOW = Instant(1000.0)
 
 
-def signature(inode: int, length: int = 10, mtime: int = 1) -> Signature:
-    return Signature(length, mtime, inode, 7)
+def signature(inode: int, length: int = 10, mtime: int = 1, device: int = 7) -> Signature:
+    return Signature(length, mtime, inode, device)
 
 
 def content(name: str) -> ContentHash:
@@ -65,8 +65,9 @@ def step(
     claims: Callable[[str], bool] = lambda uri: uri.endswith(".md"),
     excludes: Callable[[str], bool] = lambda _uri: False,
     hash_bytes_max: int = 1 << 20,
+    devices: frozenset[int] = frozenset(),
 ) -> Reconciled:
-    comparison = compare(sightings, Looked(scope, found, state, unreadable), claims, excludes, hash_bytes_max)
+    comparison = compare(sightings, Looked(scope, found, state, unreadable, devices), claims, excludes, hash_bytes_max)
     return settle_hashes(ROOT, comparison, hashed(comparison, found, bytes_of or {}), NOW)
 
 
@@ -288,3 +289,43 @@ def test_recording_the_intents_makes_the_ledger_equal_to_the_source(before: dict
                 pass
     assert ledger == after
     assert len(sources) == len(set(sources))
+
+
+# --- volumes inside of a root -------------------------------------------------------------------------------
+
+ON_VOLUME = [known("v/a.md", signature(1, device=9)), known("v/b.md", signature(2, device=9), holds="b")]
+BESIDE = [known(f"{number}.md", signature(10 + number), holds=f"{number}") for number in range(5)]
+FOUND_BESIDE = {sighting.uri: sighting.signature for sighting in BESIDE if sighting.signature is not None}
+
+
+def test_documents_of_a_volume_that_is_gone_are_held_however_few_they_are() -> None:
+    result = step([*BESIDE, *ON_VOLUME], FOUND_BESIDE, devices=frozenset({7}))
+    assert {(type(intent), intent.document.uri) for intent in result.intents} == {(Held, "v/a.md"), (Held, "v/b.md")}
+    assert (result.counts.held, result.counts.missing) == (2, 0)
+
+
+def test_a_deletion_beside_a_lost_volume_is_one() -> None:
+    result = step([*BESIDE, *ON_VOLUME], dict(list(FOUND_BESIDE.items())[1:]), devices=frozenset({7}))
+    assert [intent.document.uri for intent in result.intents if isinstance(intent, Absent)] == ["0.md"]
+    assert (result.counts.held, result.counts.missing) == (2, 1)
+
+
+def test_a_deletion_on_a_volume_that_is_there_is_one() -> None:
+    result = step([*BESIDE, *ON_VOLUME], FOUND_BESIDE, devices=frozenset({7, 9}))
+    assert {type(intent) for intent in result.intents} == {Absent}
+
+
+def test_a_volume_that_came_back_under_another_number_may_have_lost_a_document() -> None:
+    result = step([*BESIDE, *ON_VOLUME], FOUND_BESIDE | {"v/a.md": signature(1, device=12)}, devices=frozenset({7, 12}))
+    assert {(type(intent), intent.document.uri) for intent in result.intents} == {(Seen, "v/a.md"), (Absent, "v/b.md")}
+
+
+def test_documents_of_a_lost_volume_that_stand_elsewhere_now_were_moved() -> None:
+    found = FOUND_BESIDE | {"w/b.md": signature(30)}
+    result = step([*BESIDE, *ON_VOLUME], found, {"w/b.md": "b"}, devices=frozenset({7}))
+    assert [(intent.moved_from and intent.moved_from.uri) for intent in result.intents if isinstance(intent, Present)] == ["v/b.md"]
+    assert [intent.document.uri for intent in result.intents if isinstance(intent, Held)] == ["v/a.md"]
+
+
+def test_where_devices_are_not_known_nothing_is_held_for_them() -> None:
+    assert {type(intent) for intent in step([*BESIDE, *ON_VOLUME], FOUND_BESIDE).intents} == {Absent}
