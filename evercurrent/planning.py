@@ -8,7 +8,7 @@ from typing import Any
 
 from evercurrent.passes import Look
 from evercurrent.summary import ChunkNumbers, DocumentNumbers, numbers_json
-from indexer.load.registry import claims
+from indexer.load.registry import LoadAny, claims, load
 from indexer.sources.folder import Fetched
 from indexer.sources.places import fetch_from
 from store.clock import Clock
@@ -37,8 +37,14 @@ from store.model import (
 from store.ports import Catalog
 from workers.draft import Draft, Premises, draft_document
 
-Read = Callable[[Root, str], Fetched]
-"""A root's document as it stands now, by its uri."""
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How documents are read: a root's document as it stands now, by its uri, and its text."""
+
+    fetch: Callable[[Root, str], Fetched]
+    load: LoadAny
+
 
 DOCUMENTS_A_READ = 256
 TEXTS_PER_SECOND = {"hashing": 20_000.0, "local": 300.0, "openai": 100.0}
@@ -100,15 +106,14 @@ def forecast(
     still_failed: frozenset[DocumentId] = frozenset(),
     still_pending: frozenset[DocumentId] = frozenset(),
     buckets: BucketsTable | None = None,
+    load: LoadAny = load,
 ) -> Forecast:
     """What recording the looks' intents would lead to. `builds` are those that would be served or growing then.
 
     `still_failed`: quarantined documents that would not be tried again. `still_pending`: what an earlier pass left to be indexed.
     """
 
-    def read(root: Root, uri: str) -> Fetched:
-        return fetch_from(root, uri, bytes_max, clock, buckets)
-
+    reader = Reader(lambda root, uri: fetch_from(root, uri, bytes_max, clock, buckets), load)
     count = _Count(failed=len(still_failed))
     presents = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Present)]
     presents += _left_over(looks, still_pending, clock)
@@ -117,11 +122,11 @@ def forecast(
     for start in range(0, len(presents), DOCUMENTS_A_READ):
         batch = presents[start : start + DOCUMENTS_A_READ]
         for intent, premises in zip(batch, _premises(catalog, batch, builds, collection), strict=True):
-            _count_document(count, intent, roots[intent.root], builds, premises, read)
+            _count_document(count, intent, roots[intent.root], builds, premises, reader)
     known_builds = () if collection is None else collection.builds
     for build in builds:
         if collection is not None and build not in known_builds:
-            _count_regrowth(count, looks, build, clock, read, counted)
+            _count_regrowth(count, looks, build, clock, reader, counted)
     absent = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
     deleted, dropped = _leaving(catalog, absent, collection)
     embedded, tokens = _to_embed(catalog, count, builds, collection)
@@ -154,7 +159,7 @@ def tokens_of(text: str) -> int:
     return wide + -(-(len(text) - wide) // 4)
 
 
-def _count_document(count: _Count, intent: Present, root: Root, builds: Sequence[Build], premises: Premises, read: Read) -> None:
+def _count_document(count: _Count, intent: Present, root: Root, builds: Sequence[Build], premises: Premises, reader: Reader) -> None:
     leased = LeasedDocument(
         document=intent.document,
         fence=Fence(0),
@@ -166,7 +171,7 @@ def _count_document(count: _Count, intent: Present, root: Root, builds: Sequence
         moved_from=intent.moved_from,
     )
     try:
-        drafted = draft_document(leased, read(root, intent.document.uri), builds, premises)
+        drafted = draft_document(leased, reader.fetch(root, intent.document.uri), builds, premises, reader.load)
     except EvercurrentError:
         count.failed += 1
         return
@@ -190,7 +195,9 @@ def _claimed(seen: Look) -> Iterator[tuple[DocumentId, Signature]]:
             yield seen.target.root.home.document(uri), signature
 
 
-def _count_regrowth(count: _Count, looks: Sequence[Look], build: Build, clock: Clock, read: Read, counted: frozenset[DocumentId]) -> None:
+def _count_regrowth(
+    count: _Count, looks: Sequence[Look], build: Build, clock: Clock, reader: Reader, counted: frozenset[DocumentId]
+) -> None:
     """A new build reads and cuts every document anew: those not `counted` yet are updated by it, unless they cannot be read now.
 
     What the space already holds is not embedded again.
@@ -201,7 +208,7 @@ def _count_regrowth(count: _Count, looks: Sequence[Look], build: Build, clock: C
         root = seen.target.root
         for document, signature in _claimed(seen):
             intent = Present(document, root.name, Cause.RECUT, clock.now(), signature=signature)
-            _count_document(beside if document in counted else alone, intent, root, (build,), nothing, read)
+            _count_document(beside if document in counted else alone, intent, root, (build,), nothing, reader)
     count.updated += alone.added
     count.failed += alone.failed
     count.empty += alone.empty

@@ -344,10 +344,13 @@ def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[s
     if not regrows and not pending and not wants_work(looks):
         return unchanged_forecast(catalog, looks, collection, len(failed), table.currency)
     from evercurrent.planning import forecast
+    from indexer.sandbox.parent import Sandbox
 
     bytes_max = call.config.indexer.document_bytes_max
     buckets = call.config.indexer.buckets
-    return forecast(catalog, looks, builds, collection, table, call.clock, bytes_max, failed, pending, buckets).as_json()
+    with Sandbox(call.config.indexer.load, call.clock) as sandbox:
+        told = forecast(catalog, looks, builds, collection, table, call.clock, bytes_max, failed, pending, buckets, sandbox.load)
+    return told.as_json()
 
 
 def forecast_lines(forecast: dict[str, Any]) -> list[str]:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from indexer.described import refuse_repeated
 from indexer.fields import SHARED_FIELDS, Fields, check_fields, check_patch_fields, declared_fields
 from indexer.identity import content_hash
-from indexer.load.registry import claims, load, media_type_of
+from indexer.load.detect import detect, type_of_declared
+from indexer.load.formats import BY_TYPE
+from indexer.load.registry import claims, loader_of
 from indexer.wiring import ensure_wanted
 from store.beats import beats
 from store.blobs.folder import BlobFolder
@@ -47,14 +49,13 @@ UPLOADS_PATH = "uploads:"
 """What the root's row has for a path: uploads stand in the data folder, wherever that is moved."""
 REPEATABLE_BYTES_MAX = 128 * 1024
 """A document of more bytes is longer than any value of its metadata."""
-_PLAIN_TYPES = "json x-json jsonl ndjson x-ndjson yaml x-yaml toml xml octet-stream x-www-form-urlencoded javascript sql x-sh graphql rtf"
-PLAIN_TYPES = frozenset(_PLAIN_TYPES.split())
-"""Of `application/`, what a text's sender may call it. The loader is chosen by the uri, as it is for a file."""
+VAGUE_TYPES = frozenset({"octet-stream", "x-www-form-urlencoded", "rtf"})
+"""Of `application/`, what a sender who does not know may call a text. The loader is chosen by the uri or the bytes then."""
 
 
 class TypeUnclaimed(Misuse):
     code = "type_unclaimed"
-    sentence = "No loader reads {what}; the uri's extension says what a document is (notes.md, page.html, log.txt)."
+    sentence = "No loader reads {what}; say what it is by the uri's extension (notes.md, report.pdf) or the Content-Type."
 
 
 class DocumentUnknown(Misuse):
@@ -109,17 +110,13 @@ def fetch_upload(blobs: BlobFolder, leased: LeasedDocument, bytes_max: int) -> F
     return FetchedUpload(content)
 
 
-def check_type(uri: str, content_type: str) -> None:
-    """Raises TypeUnclaimed when no loader reads the uri, or the sender calls the bytes something that is no text."""
-    if not claims(uri):
-        raise TypeUnclaimed(what=f"a document named {uri.rpartition('/')[2][:80]!r}")
+def check_type(content_type: str) -> None:
+    """Raises TypeUnclaimed when the sender calls the bytes something that no loader reads."""
     named = content_type.partition(";")[0].strip().lower()
     kind, _, subtype = named.partition("/")
-    if (
-        named
-        and kind != "text"
-        and not (kind == "application" and (subtype in PLAIN_TYPES or subtype.endswith(("+json", "+xml", "+yaml"))))
-    ):
+    if not named or type_of_declared(named) is not None or subtype in VAGUE_TYPES:
+        return
+    if not (kind == "application" and subtype.endswith(("+json", "+xml", "+yaml"))):
         raise TypeUnclaimed(what=f"the type {named[:80]!r}")
 
 
@@ -134,6 +131,8 @@ class Upload:
     acl: tuple[str, ...] | None
     media_type: str | None = None
     """What it was declared or found to be; None: its uri tells, or what is recorded of the same content."""
+    declared: str = ""
+    """The Content-Type that came with it."""
 
 
 class Uploads:
@@ -151,7 +150,7 @@ class Uploads:
 
     def check(self, document: DocumentId, content_type: str) -> None:
         """Whether bytes for the document are worth receiving. Raises TypeUnclaimed, OwnedBySource."""
-        check_type(document.uri, content_type)
+        check_type(content_type)
         status = self._catalog.status_of(document)
         if status is not None and status.root != UPLOADS and status.state not in (DocumentState.DELETED, DocumentState.IGNORED):
             raise OwnedBySource(document=document.uri, owner=status.root)
@@ -203,7 +202,7 @@ class Uploads:
         content = None if wanted is None else self.blobs.read(document.namespace, wanted)
         if content is None:
             raise UploadLost(document=document.uri)
-        return content, media_type_of(document.uri) or "application/octet-stream"
+        return content, detect(document.uri, content) or "application/octet-stream"
 
     def sweep(self) -> int:
         """Removes bytes that no document wants any more; returns how many files."""
@@ -229,11 +228,22 @@ class Uploads:
 
     def _checked(self, upload: Upload) -> Upload | EvercurrentError:
         try:
+            upload = self._typed(upload)
             self._check_declared(upload)
             self._refuse_repeated(upload)
         except EvercurrentError as error:
             return error
         return upload
+
+    def _typed(self, upload: Upload) -> Upload:
+        """With its media type, where the uri does not tell it. Raises TypeUnclaimed."""
+        if claims(upload.document.uri):
+            return upload
+        content = self.blobs.read(upload.document.namespace, upload.content) or b""
+        found = detect(upload.document.uri, content, upload.declared)
+        if found is None:
+            raise TypeUnclaimed(what=f"the bytes of {upload.document.uri.rpartition('/')[2][:80]!r}")
+        return replace(upload, media_type=found)
 
     def _check_declared(self, upload: Upload) -> None:
         """An upload without metadata keeps what the document has; of a new one that is none."""
@@ -250,9 +260,12 @@ class Uploads:
     def _refuse_repeated(self, upload: Upload) -> None:
         if not upload.metadata or upload.bytes > REPEATABLE_BYTES_MAX:
             return
-        content = self.blobs.read(upload.document.namespace, upload.content)
+        content = self.blobs.read(upload.document.namespace, upload.content) or b""
+        found = detect(upload.document.uri, content, upload.media_type)
+        if found is None or BY_TYPE[found].is_risky:
+            return  # read in the worker's sandbox alone
         try:
-            text = "" if content is None else load(upload.document.uri, content).text
+            text = loader_of(found)(content, found).text
         except Rejected:
             return  # the worker will say so; what has no text has none to repeat
         refuse_repeated(upload.metadata, text)

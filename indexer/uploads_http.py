@@ -180,7 +180,7 @@ class Door:
 
             def finish() -> Version:
                 draft.write(rest)
-                (outcome,) = uploads.record([Upload(document, draft.keep(), draft.bytes, metadata, acl)])
+                (outcome,) = uploads.record([Upload(document, draft.keep(), draft.bytes, metadata, acl, declared=content_type)])
                 if isinstance(outcome, EvercurrentError):
                     raise outcome
                 return outcome

@@ -49,9 +49,11 @@ class Coming:
     metadata: Metadata | None
     acl: tuple[str, ...] | None
     draft: Draft
+    declared: str = ""
+    """Its Content-Type."""
 
     def keep(self) -> Upload:
-        return Upload(self.document, self.draft.keep(), self.draft.bytes, self.metadata, self.acl)
+        return Upload(self.document, self.draft.keep(), self.draft.bytes, self.metadata, self.acl, declared=self.declared)
 
 
 @dataclass(slots=True)
@@ -108,9 +110,10 @@ class Parts:
             raise RequestWrong(place=name, reason="a part is a file: give it a filename, which becomes the uri")
         document = self.home.document(check_uri(name))
         metadata, acl = headers_of(head.headers.get(METADATA_HEADER.lower()), head.headers.get(ACL_HEADER.lower()))
-        self.uploads.check(document, head.headers.get("content-type", ""))
+        declared = head.headers.get("content-type", "")
+        self.uploads.check(document, declared)
         draft = self.uploads.blobs.draft(document.namespace)
-        return Coming(document, self.metadata if metadata is None else metadata, self.acl if acl is None else acl, draft)
+        return Coming(document, self.metadata if metadata is None else metadata, self.acl if acl is None else acl, draft, declared)
 
     def _go_on(self, step: Callable[[Coming], None]) -> None:
         if self.coming is None:

@@ -105,6 +105,15 @@ class UploadsTable(_Table):
     grace_seconds: float = Field(3600, ge=0, description="How long uploaded bytes that no document wants any more are kept.")
 
 
+class LoadTable(_Table):
+    """Limits of one document of a risky format: what its parser may use before it is stopped."""
+
+    seconds_max: float = Field(60, gt=0, description="Patience for reading one document of a risky format (PDF, office, mail, books).")
+    memory_bytes_max: int = Field(1 << 30, ge=128 << 20, description="Memory of the process that reads risky formats.")
+    text_chars_max: int = Field(64 << 20, ge=1, description="Longest text that such a document may yield.")
+    unpacked_bytes_max: int = Field(512 << 20, ge=1, description="What a ZIP-based document may unpack to.")
+
+
 class FieldTable(_Table):
     """A declared key of a collection's metadata."""
 
@@ -139,6 +148,7 @@ class IndexerTable(_Table):
     job_documents_max: int = Field(64, ge=1, le=1024, description="Documents a job under backlog.")
     queue_jobs_ahead: int = Field(4, ge=1, description="Jobs kept in the queue a worker.")
     watch: WatchTable = WatchTable()
+    load: LoadTable = LoadTable()
     split: SplitTable = SplitTable()
     embedding: EmbeddingTable = EmbeddingTable()
     http: IntakeHttpTable = IntakeHttpTable()

@@ -101,6 +101,21 @@ class DocumentUnparsable(Rejected):
     sentence = "The file cannot be parsed as {media_type}: {reason}."
 
 
+class LoaderLimitReached(Rejected):
+    code = "loader_limit"
+    sentence = "Reading the file as {media_type} was stopped: {reason}. Is it what it seems to be? Raise indexer.load.{setting} if it is."
+
+
+class LoaderCrashed(Rejected):
+    code = "loader_crashed"
+    sentence = "The reader of {media_type} crashed on this file, twice; save it anew or in another format, then `evercurrent retry`."
+
+
+class LoaderUnavailable(Transient):
+    code = "loader_unavailable"
+    sentence = "The process that reads risky formats cannot be started: {reason}."
+
+
 class MetadataRejected(Rejected):
     code = "metadata_rejected"
     sentence = "The document's metadata is not acceptable: {reason}."

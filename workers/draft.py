@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from indexer.embedding.spaces import prepared
 from indexer.identity import content_hash, identify, input_hash, layout_of
-from indexer.load.registry import load
+from indexer.load.registry import LoadAny, load
 from indexer.plan import plan_document
 from indexer.recipe import split_settings
 from indexer.sources.folder import Fetched
@@ -23,6 +23,7 @@ from store.model import (
     ContentHash,
     Cut,
     DocumentId,
+    Fault,
     Indexed,
     InputHash,
     LeasedDocument,
@@ -60,6 +61,7 @@ class Draft:
     build_ids: tuple[BuildId, ...]
     cuts: tuple[DraftCut, ...]
     moved_from_version: Version
+    faults: tuple[Fault, ...] = ()
 
     @property
     def document(self) -> DocumentId:
@@ -81,7 +83,7 @@ class Premises:
 
 
 def draft_document(
-    leased: LeasedDocument, fetched: Fetched | FetchedUpload, builds: Sequence[Build], premises: Premises
+    leased: LeasedDocument, fetched: Fetched | FetchedUpload, builds: Sequence[Build], premises: Premises, read: LoadAny = load
 ) -> Draft | Unchanged:
     """Raises what the loader raises: Rejected's kinds."""
     digest = content_hash(fetched.content)
@@ -89,13 +91,13 @@ def draft_document(
     unchanged = Unchanged(leased.document, leased.wanted_version, leased.fence, digest, fetched.signature, fetched.proven, build_ids)
     if _bytes_are_all(leased) and _holds_these_bytes(leased, premises, build_ids, digest):
         return unchanged
-    loaded = load(leased.document.uri, fetched.content)
+    loaded = read(leased.document.uri, fetched.content, leased.media_type)
     drafted = [draft_cut(leased, loaded, build, premises) for build in builds]
     changed = tuple(one for one in drafted if leased.moved_from is not None or changes_anything(one, leased.metadata))
     if not changed:
         return unchanged
     served = premises.moved_from.get(build_ids[0], Recorded())
-    return Draft(leased, digest, fetched.signature, fetched.proven, build_ids, changed, served.version)
+    return Draft(leased, digest, fetched.signature, fetched.proven, build_ids, changed, served.version, loaded.faults)
 
 
 def _bytes_are_all(leased: LeasedDocument) -> bool:
@@ -166,6 +168,7 @@ def indexed_of(draft: Draft, vectors: Mapping[str, Mapping[InputHash, bytes]], e
         embedded=embedded,
         build_ids=draft.build_ids,
         own_metadata=draft.leased.metadata,
+        faults=draft.faults,
     )
 
 

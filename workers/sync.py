@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from indexer.embedding.port import Embedder
+from indexer.load.registry import LoadAny, load
 from store.clock import Clock
 from store.errors import Corrupt, EvercurrentError, SourceVanished, Superseded, Transient
 from store.model import (
@@ -73,6 +74,8 @@ class Bench:
     """Called after each commit: rings the bell."""
     leave: Callable[[], None] = lambda: None
     """Ends this worker process after the job: another one starts, and its session's leases are free."""
+    load: LoadAny = load
+    """Reads a document's bytes: a sandbox's door, or the loaders themselves."""
     passes_through: tuple[type[BaseException], ...] = ()
     """Exceptions that are the job's, not a document's: the queue's time limit."""
 
@@ -234,7 +237,7 @@ def draft_or_outcome(
         with times.timed(Stage.FETCH):
             fetched = bench.fetch(leased)
         with times.timed(Stage.DRAFT):
-            return draft_document(leased, fetched, builds, premises)
+            return draft_document(leased, fetched, builds, premises, bench.load)
     except bench.passes_through:
         raise
     except SourceVanished as error:

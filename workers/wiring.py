@@ -11,6 +11,7 @@ from pathlib import Path
 
 from indexer.embedding.port import Embedder
 from indexer.embedding.wiring import embedder_of
+from indexer.sandbox.parent import Sandbox
 from indexer.sources.folder import Fetched
 from indexer.sources.places import fetch_from, is_surely_gone
 from indexer.uploads import FetchedUpload, blob_folder, fetch_upload
@@ -47,7 +48,7 @@ def open_bench(
     """Opens what a worker needs, with its session beating; closes all of it at the end."""
     catalog = open_catalog(data, config, clock)
     try:
-        with WorkerSession(catalog, session_id, clock, config.workers.lease_seconds):
+        with Sandbox(config.indexer.load, clock) as sandbox, WorkerSession(catalog, session_id, clock, config.workers.lease_seconds):
             yield Bench(
                 catalog=catalog,
                 clock=clock,
@@ -61,6 +62,7 @@ def open_bench(
                 batch_texts_max=config.indexer.embedding.batch_texts_max,
                 committed=lambda: bell.ring(Topic.COMMIT),
                 leave=lambda: os.kill(os.getpid(), signal.SIGTERM),
+                load=sandbox.load,
                 passes_through=passes_through,
             )
     finally:

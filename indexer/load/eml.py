@@ -14,6 +14,7 @@ from email.message import EmailMessage
 from email.utils import parsedate_to_datetime
 from typing import Any
 
+from indexer.load.archives import check_archive
 from indexer.load.compose import Composer
 from indexer.load.decode import decode
 from indexer.load.html import load_html
@@ -22,6 +23,8 @@ from store.model import LoadedText
 
 DEPTH_MAX = 3
 PARTS_MAX = 200
+UNPACKED_BYTES_MAX = 128 << 20
+"""Of one attachment that is a ZIP-based document."""
 _HEADERS = ("From", "To", "Cc", "Date")
 _HEADER_LINE = re.compile(rb"[!-9;-~]{1,100}:", re.ASCII)
 
@@ -118,7 +121,9 @@ def _read_attachment(name: str, part: EmailMessage, out: Composer, level: int, d
     try:
         if depth <= 1 and name.lower().endswith(".eml"):
             raise DocumentUnparsable(media_type="message/rfc822", reason="it is nested too deeply")
-        loaded = load(name, _payload(part))
+        content = _payload(part)
+        check_archive(content, "the attachment", UNPACKED_BYTES_MAX)
+        loaded = load(name, content)
     except Rejected as error:
         out.fault("attachment_unread", f"The attachment {name[:80]!r} was not read: {error.message}")
         return

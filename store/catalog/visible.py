@@ -16,6 +16,7 @@ from store.model import (
     DocumentId,
     DocumentState,
     DocumentStatus,
+    Fault,
     Instant,
     Metadata,
     Placement,
@@ -102,6 +103,19 @@ def narrowed(served: tuple[str, ...] | None, wanted: tuple[str, ...] | None) -> 
     if "*" in wanted:
         return served
     return wanted if "*" in served else tuple(principal for principal in wanted if principal in served)
+
+
+FAULTS_CODE = "loaded_with_faults"
+FAULTS_SHOWN_MAX = 3
+
+
+def remark_of(faults: Sequence[Fault]) -> tuple[str | None, str | None]:
+    """Code and message of a row whose document is indexed, but not all of it: the first faults, and how many more there are."""
+    if not faults:
+        return None, None
+    shown = " ".join(fault.message for fault in faults[:FAULTS_SHOWN_MAX])
+    more = len(faults) - FAULTS_SHOWN_MAX
+    return FAULTS_CODE, shown if more <= 0 else f"{shown} (And {more} more.)"
 
 
 # --- ledger rows for people ---------------------------------------------------------------------------------

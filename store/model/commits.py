@@ -8,7 +8,7 @@ from enum import StrEnum
 
 from store.model.names import BuildId, ChunkId, ContentHash, DocumentId, Fence, InputHash, Instant, Metadata, Seq, Version
 from store.model.sources import Cause, Root, Signature
-from store.model.text import Chunk, ChunkRecord, Layout
+from store.model.text import Chunk, ChunkRecord, Fault, Layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +110,8 @@ class Indexed:
     since is not among them, so the document goes on wanting work."""
     own_metadata: Metadata = field(default_factory=dict)
     """What the lease said. It is shown only when a newer version is wanted by now; else the ledger's, which may be newer."""
+    faults: tuple[Fault, ...] = ()
+    """What of the document could not be read. It is indexed all the same; its ledger row says so."""
 
     @property
     def builds_done(self) -> tuple[BuildId, ...]:

@@ -61,10 +61,10 @@ def test_metadata_that_was_taken_away_from_equal_bytes_is_a_change() -> None:
 
 def test_a_described_file_of_equal_bytes_is_not_even_loaded() -> None:
     """No loader claims the name: loading would be refused."""
-    described = replace(UPLOAD, document=document("a.nobody"), content_hash=None, metadata={"team": "harbour"})
+    described = replace(UPLOAD, document=document("a.png"), content_hash=None, metadata={"team": "harbour"})
     recorded = Recorded(version=Version(1), content_hash=content_hash(CONTENT), own_metadata={"team": "harbour"})
     assert isinstance(drafted(described, recorded), Unchanged)
     with pytest.raises(DocumentUnparsable):
         drafted(described, replace(recorded, own_metadata={}))
     with pytest.raises(DocumentUnparsable):
-        drafted(replace(described, media_type="text/html"), recorded)
+        drafted(replace(described, media_type="image/png"), recorded)

@@ -36,8 +36,8 @@ def html(source: str) -> LoadedText:
         ("rows.csv", "text/csv"),
         ("README", "text/plain"),
         ("src/Makefile", "text/x-source"),
-        ("a.pdf", None),
-        ("a.docx", None),
+        ("a.pdf", "application/pdf"),
+        ("a.docx", "application/vnd.openxmlformats-officedocument.wordprocessingml.document"),
         ("a.png", None),
         ("folder.md/file", None),
         (".md", None),
@@ -96,7 +96,7 @@ def test_binary_bytes_are_refused(uri: str, content: bytes) -> None:
 @pytest.mark.parametrize(
     ("content", "name"),
     [
-        (b"%PDF-1.4\n1 0 obj\n<<>>\nendobj\n%%EOF", "PDF"),
+        (b"%PDF-1.4\n1 0 obj\n<<>>\nendobj\n%%EOF", "application/pdf"),
         (b"PK\x03\x04\x14\x00", "ZIP"),
         (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "old office"),
         (b"{\\rtf1\\ansi hello}", "RTF"),

@@ -10,6 +10,7 @@ from store.catalog.memory.ledger import permit, rewrite_metadata
 from store.catalog.memory.sweeping import sweep
 from store.catalog.memory.tables import ChunkRow, CollectionRow, DocumentRow, Tables, VectorKey, VectorRow, VersionRow
 from store.catalog.tallying import freshness_tallies, outcome_tallies, vector_rows_tallies
+from store.catalog.visible import FAULTS_CODE, remark_of
 from store.model import (
     Build,
     BuildId,
@@ -265,7 +266,10 @@ def settle(row: DocumentRow, outcome: Indexed | Unchanged, builds_done: Several[
     if outcome.signature is not None:
         row.signature, row.proven = outcome.signature, outcome.proven and not row.notices
     if row.mark is not DocumentState.HELD:
+        known = isinstance(outcome, Unchanged) and row.code == FAULTS_CODE
+        remark = (row.code, row.message) if known else remark_of(outcome.faults if isinstance(outcome, Indexed) else ())
         row.forget_failures()
+        row.code, row.message = remark
 
 
 def commit_unchanged(tables: Tables, outcome: Unchanged, row: DocumentRow, now: Instant) -> Verdict:

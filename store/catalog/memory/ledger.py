@@ -8,7 +8,7 @@ from typing import assert_never
 
 from store.catalog.memory.tables import NO_VERSION, Claim, DocumentRow, Notice, Tables
 from store.catalog.turns import take_turns
-from store.catalog.visible import merged_patch, narrowed, patched_metadata
+from store.catalog.visible import FAULTS_CODE, merged_patch, narrowed, patched_metadata
 from store.errors import Misuse
 from store.model import (
     Absent,
@@ -234,7 +234,7 @@ def record_absent(tables: Tables, intent: Absent, now: Instant) -> Version | Non
 def is_wanted_already(row: DocumentRow, intent: Present) -> bool:
     equal = intent.content_hash is not None and row.wanted_hash == intent.content_hash
     same = equal and intent.media_type in (None, row.media_type)
-    return same and row.wanted and row.mark is None and row.code is None and intent.moved_from is None
+    return same and row.wanted and row.mark is None and row.code in (None, FAULTS_CODE) and intent.moved_from is None
 
 
 def notice(tables: Tables, row: DocumentRow, intent: Present) -> None:
@@ -250,7 +250,9 @@ def notice(tables: Tables, row: DocumentRow, intent: Present) -> None:
     row.media_type = intent.media_type or (row.media_type if is_same_content else None)
     row.root, row.wanted, row.mark, row.cause = intent.root, True, None, intent.cause
     row.signature, row.proven, row.wanted_hash = intent.signature, False, intent.content_hash
+    remark = (row.code, row.message) if row.code == FAULTS_CODE else (None, None)
     row.forget_failures()
+    row.code, row.message = remark
 
 
 def give_belongings(tables: Tables, row: DocumentRow, metadata: Metadata | None, acl: tuple[str, ...] | None, now: Instant) -> None:

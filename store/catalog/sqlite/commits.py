@@ -22,6 +22,7 @@ from store.catalog.sqlite.sweeping import sweep_catalog
 from store.catalog.sqlite.tombs import add_tallies, bury, is_visible, row_by_key, stay
 from store.catalog.sqlite.vector_rows import digested, insert_vectors, vector_keys, vector_scope
 from store.catalog.tallying import freshness_tallies, outcome_tallies, vector_rows_tallies
+from store.catalog.visible import FAULTS_CODE, remark_of
 from store.model import (
     Build,
     BuildId,
@@ -355,10 +356,12 @@ def _settle(
     signature = outcome.signature
     remembered = "" if signature is None else ", bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = ?"
     held = row["state"] == DocumentState.HELD
-    forgotten = "" if held else ", code = NULL, message = NULL"
+    known = isinstance(outcome, Unchanged) and row["code"] == FAULTS_CODE
+    remark = () if held or known else remark_of(outcome.faults if isinstance(outcome, Indexed) else ())
+    remarked = ", code = ?, message = ?" if remark else ""
     connection.execute(
         "UPDATE documents SET indexed_version = ?, build_key = ?, served_state = ?, content_hash = ?, session_id = NULL, attempts = 0,"
-        f" retry_at = NULL, moved_from = NULL, state = ?, wants_work = ?, noticed_at = ?{forgotten}{remembered} WHERE document_key = ?",
+        f" retry_at = NULL, moved_from = NULL, state = ?, wants_work = ?, noticed_at = ?{remarked}{remembered} WHERE document_key = ?",
         (
             outcome.version,
             target if complete else collection["served_build"],
@@ -367,6 +370,7 @@ def _settle(
             DocumentState.HELD if held else DocumentState.PENDING if newer or not complete else served_state,
             not held and (newer or not complete),
             row["renoticed_at"] if newer else row["noticed_at"],
+            *remark,
             *_remembered(signature, proven=outcome.proven and not newer),
             row["document_key"],
         ),

@@ -25,6 +25,7 @@ from store.catalog.sqlite.keys import (
 from store.catalog.sqlite.moves import find_moved, move
 from store.catalog.sqlite.tombs import add_tallies, bury, row_by_key, stay
 from store.catalog.turns import take_turns
+from store.catalog.visible import FAULTS_CODE
 from store.errors import Misuse
 from store.model import (
     Absent,
@@ -282,7 +283,7 @@ def is_wanted_already(row: sqlite3.Row, intent: Present) -> bool:
         and bool(row["wanted"])
         and row["wanted_hash"] == intent.content_hash
         and intent.media_type in (None, row["media_type"])
-        and row["code"] is None
+        and row["code"] in (None, FAULTS_CODE)
         and row["state"] in (DocumentState.PENDING, DocumentState.INDEXED, DocumentState.EMPTY)
     )
 
@@ -294,7 +295,8 @@ def notice(connection: Connection, row: sqlite3.Row, root_key: int, intent: Pres
     connection.execute(
         "UPDATE documents SET root_key = ?, wanted = 1, wanted_version = ?, wants_work = 1, state = 'pending', urgency = ?, cause = ?,"
         " noticed_at = ?, renoticed_at = CASE renoticed_at WHEN 0 THEN ? ELSE renoticed_at END,"
-        " attempts = 0, retry_at = NULL, code = NULL, message = NULL, wanted_hash = ?,"
+        " attempts = 0, retry_at = NULL, wanted_hash = ?,"
+        f" message = CASE code WHEN '{FAULTS_CODE}' THEN message END, code = CASE code WHEN '{FAULTS_CODE}' THEN code END,"
         " bytes = ?, mtime_ns = ?, inode = ?, device = ?, proven = 0, own_metadata = ?, media_type = ? WHERE document_key = ?",
         (
             root_key,
