@@ -4,13 +4,18 @@ name's extension, then the declaration, then whether it reads as text. Pure.
 
 from __future__ import annotations
 
-from indexer.load.formats import BY_ALIAS, BY_EXTENSION, BY_NAME, BY_TYPE, DOCX, EPUB, PDF, PPTX, XLS, XLSX
+import re
+
+from indexer.load.formats import BY_ALIAS, BY_EXTENSION, BY_NAME, BY_TYPE, DOCX, EPUB, FEED, PDF, PPTX, XLS, XLSX, XML
 
 PDF_START_BYTES = 1024
 """Readers of PDF accept this much before its header."""
 TEXT_BYTES = 8192
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _OLE_WORKBOOK = ("Workbook".encode("utf-16-le"), "Book\0".encode("utf-16-le"))
+FEED_START_BYTES = 4096
+_FEED_START = re.compile(rb"<(?:rss|feed|rdf:RDF)[\s>]")
+_OBJECT = re.compile(rb"\d\s+\d+\s+obj\b")
 _ZIP_PARTS = ((b"word/document", DOCX), (b"ppt/presentation", PPTX), (b"xl/workbook", XLSX))
 _NO_TEXT_NAMES = (
     "png jpg jpeg gif bmp ico webp tif tiff heic avif psd svgz mp3 mp4 m4a m4v mov avi mkv webm wav flac ogg opus zip gz tgz bz2 xz zst 7z "
@@ -24,7 +29,8 @@ _CONTROL_BYTES = bytes(code for code in range(32) if code not in b"\t\n\x0b\f\r\
 
 def detect(uri: str, content: bytes, declared: str | None = None) -> str | None:
     """The media type of the loader that reads the document; None: no loader does. `declared` is a Content-Type."""
-    return container_of(content) or type_of_name(uri) or type_of_declared(declared) or _type_of_text(uri, content)
+    found = container_of(content) or type_of_name(uri) or type_of_declared(declared) or _type_of_text(uri, content)
+    return FEED if found == XML and _FEED_START.search(content, 0, FEED_START_BYTES) else found
 
 
 def type_of_name(uri: str) -> str | None:
@@ -54,13 +60,13 @@ def container_of(content: bytes) -> str | None:
     if content.startswith(_OLE):
         return XLS if any(name in content for name in _OLE_WORKBOOK) else None
     start = content[:PDF_START_BYTES].lstrip(b"\xef\xbb\xbf \t\r\n\0")
-    return PDF if start.startswith(b"%PDF-") and (b" obj" in content or b"\nobj" in content) else None
+    return PDF if start.startswith(b"%PDF-") and _OBJECT.search(content) else None
 
 
 def _type_of_text(uri: str, content: bytes) -> str | None:
     """Text under a name that says nothing; a picture's name is not one of those."""
-    extension = uri[uri.rfind("/") + 1 :].lower().rpartition(".")[2]
-    return "text/plain" if extension not in _NO_TEXT and _reads_as_text(content) else None
+    stem, _, extension = uri[uri.rfind("/") + 1 :].lower().rpartition(".")
+    return "text/plain" if not (stem and extension in _NO_TEXT) and _reads_as_text(content) else None
 
 
 def _reads_as_text(content: bytes) -> bool:

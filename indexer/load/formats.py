@@ -32,6 +32,8 @@ PPTX = f"{_OFFICE}.presentationml.presentation"
 XLSX = f"{_OFFICE}.spreadsheetml.sheet"
 XLS = "application/vnd.ms-excel"
 EPUB = "application/epub+zip"
+XML = "application/xml"
+FEED = "application/rss+xml"
 
 FORMATS = (
     Format("text/plain", _TEXT, "txt text me 1st nfo org tex textile pod man po pot",
@@ -49,8 +51,8 @@ FORMATS = (
     Format("application/yaml", _TEXT, "yaml yml", aliases="application/x-yaml text/yaml text/x-yaml"),
     Format("application/toml", _TEXT, "toml", aliases="text/x-toml"),
     Format("text/x-ini", _TEXT, "ini cfg conf properties"),
-    Format("application/xml", _TEXT, "xml xsd xsl xslt", aliases="text/xml"),
-    Format("application/rss+xml", "indexer.load.feed:load_feed", "rss atom", aliases="application/atom+xml", is_risky=True),
+    Format(XML, _TEXT, "xml xsd xsl xslt", aliases="text/xml"),
+    Format(FEED, "indexer.load.feed:load_feed", "rss atom", aliases="application/atom+xml", is_risky=True),
     Format("message/rfc822", "indexer.load.eml:load_eml", "eml", is_risky=True),
     Format(PDF, "indexer.load.pdf:load_pdf", "pdf", aliases="application/x-pdf", is_risky=True),
     Format(DOCX, "indexer.load.docx:load_docx", "docx docm dotx", is_risky=True),
