@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 from fastapi import FastAPI, Path
 
+from indexer.openapi import BLANK
 from retriever.query import K_DEFAULT, K_MAX, MIN_VERSION_MAX, NOT_YET, QUERY_CHARS_MAX, VECTOR_VALUES_MAX, Mode
 from store.model import URI_BYTES_MAX, URI_PATTERN
 
@@ -119,7 +120,7 @@ COMMON: Json = {
     "rerank": {"enum": [None, False]},
     **{key: {"type": "null"} for key in NOT_YET if key not in ("parents", "rerank")},
 }
-QUERY: Json = {"type": "string", "minLength": 1, "maxLength": QUERY_CHARS_MAX, "pattern": r"\S"}
+QUERY: Json = {"type": "string", "minLength": 1, "maxLength": QUERY_CHARS_MAX, "pattern": f"[^{BLANK}]"}
 VECTOR: Json = {
     "type": "array",
     "minItems": 1,
