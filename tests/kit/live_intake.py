@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from indexer.collections import Collections
 from indexer.embedding.hashing import HashingEmbedder
 from indexer.http import IntakeReports, application
 from indexer.uploads import FetchedUpload, Uploads, fetch_upload
@@ -64,5 +65,6 @@ def live_intake(data: Path, **limits: Any) -> Iterator[LiveIntake]:
 
     uploads = Uploads(catalog, folder, config, clock, work)
     reports = IntakeReports(lambda: (), lambda: (), lambda _seconds: None, dict, lambda: b"")
-    yield LiveIntake(application(catalog, reports, uploads), catalog, uploads, config)
+    collections = Collections(catalog, clock, uploads.furnish, work, uploads.fields)
+    yield LiveIntake(application(catalog, reports, uploads, collections), catalog, uploads, config)
     catalog.close()

@@ -14,6 +14,7 @@ from fastapi.testclient import TestClient
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from kit.builders import Worker
+from kit.pdfs import pdf_of
 
 from indexer.http import IntakeReports, application
 from indexer.load.registry import load
@@ -192,6 +193,30 @@ def test_types_that_no_loader_claims_are_415(door: Door) -> None:
         assert code(door.put("a.md", **{"Content-Type": content_type})) == (415, "type_unclaimed")
     for content_type in ("", "text/markdown; charset=utf-8", "application/octet-stream", "application/ld+json", "APPLICATION/JSON"):
         assert door.put("a.md", **{"Content-Type": content_type}).status_code == 202
+
+
+@pytest.mark.parametrize(
+    ("uri", "content", "declared", "media_type"),
+    [
+        ("minutes", b"# Minutes", "text/markdown", "text/markdown"),
+        ("page", b"<p>x</p>", "text/html; charset=utf-8", "text/html"),
+        ("minutes", b"just text", "application/octet-stream", "text/plain"),
+        ("minutes.2026", b"just text", "", "text/plain"),
+        ("report", pdf_of([["x"]]), "application/octet-stream", "application/pdf"),
+        ("photo.png", b"# no photo", "text/markdown", "text/markdown"),
+    ],
+)
+def test_a_document_whose_name_says_nothing_is_what_its_bytes_or_its_sender_say(
+    door: Door, uri: str, content: bytes, declared: str, media_type: str
+) -> None:
+    assert door.put(uri, content=content, **{"Content-Type": declared}).status_code == 202
+    assert Worker(door.catalog, door.clock).lease(uri, HOME).media_type == media_type
+
+
+def test_equal_bytes_that_are_called_something_else_are_another_version(door: Door) -> None:
+    first = door.put("minutes", content=b"# Minutes", **{"Content-Type": "text/plain"}).json()["version"]
+    assert door.put("minutes", content=b"# Minutes", **{"Content-Type": "text/plain"}).json()["version"] == first
+    assert door.put("minutes", content=b"# Minutes", **{"Content-Type": "text/markdown"}).json()["version"] > first
 
 
 def test_a_document_of_a_folder_is_409(door: Door) -> None:
