@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -162,11 +162,17 @@ def untouched_in(catalog: CatalogReader, home: CollectionId, looks: Sequence[Loo
     return frozenset(status.document for status in statuses if status.document not in about)
 
 
+def owned(catalog: CatalogReader, intents: Iterable[Absent | Ignored]) -> list[DocumentId]:
+    """Documents that leave with these intents; one that another root owns stays, whoever else has such a file no more."""
+    found = ((intent, catalog.status_of(intent.document)) for intent in intents)
+    return [intent.document for intent, status in found if status is not None and intent.root in (None, status.root)]
+
+
 def unchanged_forecast(
     catalog: Catalog, looks: Sequence[Look], collection: Collection | None, failed: int, currency: str
 ) -> dict[str, Any]:
     """What `plan` says when nothing would be read: documents that only leave cost nothing."""
-    leaving = [intent.document for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)]
+    leaving = owned(catalog, (intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Absent | Ignored)))
     recorded = [] if collection is None or not leaving else catalog.recorded([(document, collection.served) for document in leaving])
     visible = [one for one in recorded if one.version]
     documents = DocumentNumbers(

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from evercurrent.passes import Look
+from evercurrent.passes import Look, owned
 from evercurrent.summary import ChunkNumbers, DocumentNumbers, numbers_json
+from indexer.fields import Fields
 from indexer.load.registry import LoadAny, claims, load
 from indexer.sources.folder import Fetched
 from indexer.sources.places import fetch_from
@@ -35,7 +36,7 @@ from store.model import (
     Version,
 )
 from store.ports import Catalog
-from workers.draft import Draft, Premises, draft_document
+from workers.draft import NO_FIELDS, Draft, Premises, draft_document
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,7 @@ class Reader:
 
     fetch: Callable[[Root, str], Fetched]
     load: LoadAny
+    fields: Fields
 
 
 DOCUMENTS_A_READ = 256
@@ -107,13 +109,14 @@ def forecast(
     still_pending: frozenset[DocumentId] = frozenset(),
     buckets: BucketsTable | None = None,
     load: LoadAny = load,
+    fields: Fields = NO_FIELDS,
 ) -> Forecast:
     """What recording the looks' intents would lead to. `builds` are those that would be served or growing then.
 
     `still_failed`: quarantined documents that would not be tried again. `still_pending`: what an earlier pass left to be indexed.
     """
 
-    reader = Reader(lambda root, uri: fetch_from(root, uri, bytes_max, clock, buckets), load)
+    reader = Reader(lambda root, uri: fetch_from(root, uri, bytes_max, clock, buckets), load, fields)
     count = _Count(failed=len(still_failed))
     presents = [intent for seen in looks for intent in seen.found.reconciled.intents if isinstance(intent, Present)]
     presents += _left_over(looks, still_pending, clock)
@@ -171,7 +174,7 @@ def _count_document(count: _Count, intent: Present, root: Root, builds: Sequence
         moved_from=intent.moved_from,
     )
     try:
-        drafted = draft_document(leased, reader.fetch(root, intent.document.uri), builds, premises, reader.load)
+        drafted = draft_document(leased, reader.fetch(root, intent.document.uri), builds, premises, reader.load, reader.fields)
     except EvercurrentError:
         count.failed += 1
         return
@@ -254,7 +257,7 @@ def _leaving(catalog: Catalog, intents: Sequence[Absent | Ignored], collection: 
     """Documents that are visible and would go, and their chunks."""
     if collection is None or not intents:
         return 0, 0
-    recorded = catalog.recorded([(intent.document, collection.served) for intent in intents])
+    recorded = catalog.recorded([(document, collection.served) for document in owned(catalog, intents)])
     visible = [one for one in recorded if one.version]
     return len(visible), sum(len(one.chunks) for one in visible)
 

@@ -344,12 +344,15 @@ def forecast_json(call: Call, catalog: Catalog, looks: Sequence[Look]) -> dict[s
     if not regrows and not pending and not wants_work(looks):
         return unchanged_forecast(catalog, looks, collection, len(failed), table.currency)
     from evercurrent.planning import forecast
+    from indexer.fields import own_fields
     from indexer.sandbox.parent import Sandbox
 
     bytes_max = call.config.indexer.document_bytes_max
     buckets = call.config.indexer.buckets
+    declared = call.config.indexer.collections.get(call.home.collection)
+    fields = {} if declared is None else own_fields(declared.fields)
     with Sandbox(call.config.indexer.load, call.clock) as sandbox:
-        told = forecast(catalog, looks, builds, collection, table, call.clock, bytes_max, failed, pending, buckets, sandbox.load)
+        told = forecast(catalog, looks, builds, collection, table, call.clock, bytes_max, failed, pending, buckets, sandbox.load, fields)
     return told.as_json()
 
 

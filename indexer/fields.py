@@ -14,7 +14,7 @@ from enum import StrEnum
 from typing import Any, Protocol
 
 from store.errors import MetadataRejected
-from store.model import Metadata
+from store.model import Fault, Metadata
 
 
 class FieldKind(StrEnum):
@@ -73,8 +73,7 @@ _ARTICLES = {
 
 def declared_fields(tables: Mapping[str, FieldTableLike]) -> Fields:
     """The shared fields with those of a collection's table over them."""
-    own = {name: DeclaredField(name, FieldKind(table.type), tuple(table.values), table.required) for name, table in tables.items()}
-    return {**SHARED_FIELDS, **own}
+    return {**SHARED_FIELDS, **own_fields(tables)}
 
 
 def fields_json(fields: Fields) -> dict[str, dict[str, Any]]:
@@ -98,6 +97,20 @@ def check_patch_fields(patch: Metadata | None, fields: Fields) -> None:
     taken = [name for name in required if patch is None or (name in patch and patch[name] is None)]
     if taken:
         raise MetadataRejected(reason=f"it would lack {', '.join(map(repr, taken))}, which the collection requires")
+
+
+def fitting(metadata: Metadata, fields: Fields) -> tuple[Metadata, tuple[Fault, ...]]:
+    """What of a document's own metadata keeps to the declarations, and a fault for each key that does not. A file has nobody to refuse."""
+    reasons = {
+        key: reason for key, value in metadata.items() if key in fields and value is not None and (reason := misfit(fields[key], value))
+    }
+    kept = {key: value for key, value in metadata.items() if key not in reasons}
+    return kept, tuple(Fault("metadata_misfit", f"The metadata {key[:80]!r} is left out: it {reason}.") for key, reason in reasons.items())
+
+
+def own_fields(tables: Mapping[str, FieldTableLike]) -> Fields:
+    """What a collection itself declares: a file's front matter is held to that alone."""
+    return {name: DeclaredField(name, FieldKind(table.type), tuple(table.values), table.required) for name, table in tables.items()}
 
 
 def misfit(declared: DeclaredField, value: Any) -> str | None:

@@ -9,6 +9,8 @@ import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
+import structlog
+
 from indexer.described import refuse_repeated
 from indexer.fields import SHARED_FIELDS, Fields, check_fields, check_patch_fields, declared_fields
 from indexer.identity import content_hash
@@ -44,6 +46,8 @@ from store.model import (
 )
 from store.ports import Catalog
 
+log = structlog.get_logger()
+
 UPLOADS = RootName("uploads")
 UPLOADS_PATH = "uploads:"
 """What the root's row has for a path: uploads stand in the data folder, wherever that is moved."""
@@ -71,6 +75,11 @@ class OriginalElsewhere(Misuse):
 class CollectionsFull(Transient):
     code = "collections_full"
     sentence = "There are {collections_max} collections already (indexer.uploads.collections_max); use one of them, or raise the limit."
+
+
+class NamespacesFull(CollectionsFull):
+    code = "namespaces_full"
+    sentence = "There are {namespaces_max} namespaces already (store.namespaces_max); use one of them, or raise the limit."
 
 
 class UploadLost(Transient):
@@ -305,11 +314,19 @@ class Uploads:
         """Creates the collection and its root for uploads on first use, and again after they were removed. Raises CollectionsFull."""
         with self._furnishing:
             if self._catalog.collection(home) is None:
-                if len(self._catalog.collections()) >= self.limits.collections_max:
-                    raise CollectionsFull(collections_max=self.limits.collections_max, retry_after_seconds=60.0)
+                self._refuse_full(home)
                 ensure_wanted(self._catalog, self._config, home)
             if all(root.name != UPLOADS for root in self._catalog.roots(home)):
                 self._catalog.ensure_root(uploads_root(home))
+
+    def _refuse_full(self, home: CollectionId) -> None:
+        namespaces, namespaces_max = self._catalog.namespaces(), self._config.store.namespaces_max
+        if home.namespace not in namespaces and len(namespaces) >= namespaces_max:
+            log.warning("namespaces_full", namespaces_max=namespaces_max, refused=home.namespace)
+            raise NamespacesFull(namespaces_max=namespaces_max, retry_after_seconds=60.0)
+        if len(self._catalog.collections()) >= self.limits.collections_max:
+            log.warning("collections_full", collections_max=self.limits.collections_max, refused=home.collection)
+            raise CollectionsFull(collections_max=self.limits.collections_max, retry_after_seconds=60.0)
 
     def _need(self, document: DocumentId) -> DocumentStatus:
         status = self._catalog.status_of(document)

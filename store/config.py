@@ -29,6 +29,7 @@ class StoreTable(_Table):
     redis_url: SecretStr | None = Field(None, description="Queue server; empty: REDIS_URL, else the embedded one.")
     acl: bool = Field(False, description="true: a document without an ACL is nobody's.")
     retention_days: float = Field(7, ge=0, description="How long dead versions stay readable with as-of.")
+    namespaces_max: int = Field(1000, ge=1, description="Namespaces up to which an upload may begin another.")
     write_lock_seconds_max: float = Field(30, gt=0, description="Patience for the catalog's write lock.")
 
 

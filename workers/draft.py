@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from indexer.embedding.spaces import prepared
+from indexer.fields import Fields, fitting
 from indexer.identity import content_hash, identify, input_hash, layout_of
 from indexer.load.registry import LoadAny, load
 from indexer.plan import plan_document
@@ -37,6 +39,7 @@ from store.model import (
     Version,
 )
 
+NO_FIELDS: Fields = MappingProxyType({})
 Fetch = Callable[[LeasedDocument], Fetched | FetchedUpload]
 
 
@@ -83,21 +86,32 @@ class Premises:
 
 
 def draft_document(
-    leased: LeasedDocument, fetched: Fetched | FetchedUpload, builds: Sequence[Build], premises: Premises, read: LoadAny = load
+    leased: LeasedDocument,
+    fetched: Fetched | FetchedUpload,
+    builds: Sequence[Build],
+    premises: Premises,
+    read: LoadAny = load,
+    fields: Fields = NO_FIELDS,
 ) -> Draft | Unchanged:
-    """Raises what the loader raises: Rejected's kinds."""
+    """`fields`: what the collection declares of its documents' metadata. Raises what the loader raises: Rejected's kinds."""
     digest = content_hash(fetched.content)
     build_ids = tuple(build.build_id for build in builds)
     unchanged = Unchanged(leased.document, leased.wanted_version, leased.fence, digest, fetched.signature, fetched.proven, build_ids)
     if _bytes_are_all(leased) and _holds_these_bytes(leased, premises, build_ids, digest):
         return unchanged
-    loaded = read(leased.document.uri, fetched.content, leased.media_type)
+    loaded = declared(read(leased.document.uri, fetched.content, leased.media_type), fields)
     drafted = [draft_cut(leased, loaded, build, premises) for build in builds]
     changed = tuple(one for one in drafted if leased.moved_from is not None or changes_anything(one, leased.metadata))
     if not changed:
         return unchanged
     served = premises.moved_from.get(build_ids[0], Recorded())
     return Draft(leased, digest, fetched.signature, fetched.proven, build_ids, changed, served.version, loaded.faults)
+
+
+def declared(loaded: LoadedText, fields: Fields) -> LoadedText:
+    """The text with what of its metadata keeps to the declarations."""
+    metadata, faults = fitting(loaded.metadata, fields)
+    return replace(loaded, metadata=metadata, faults=(*loaded.faults, *faults)) if faults else loaded
 
 
 def _bytes_are_all(leased: LeasedDocument) -> bool:

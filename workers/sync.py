@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from indexer.embedding.port import Embedder
+from indexer.fields import Fields
 from indexer.load.registry import LoadAny, load
 from store.clock import Clock
 from store.errors import Corrupt, EvercurrentError, SourceVanished, Superseded, Transient
@@ -41,7 +42,7 @@ from store.model import (
     Verdict,
 )
 from store.ports import Catalog, Tally
-from workers.draft import Draft, Fetch, Premises, draft_document, indexed_of
+from workers.draft import NO_FIELDS, Draft, Fetch, Premises, draft_document, indexed_of
 from workers.embed import Embedded, embed_missing, embedding_tallies, failure_of, spaces_of
 from workers.entry import DocumentsQuarantined
 from workers.retry import Quarantine, RetryAt, decide
@@ -76,6 +77,8 @@ class Bench:
     """Ends this worker process after the job: another one starts, and its session's leases are free."""
     load: LoadAny = load
     """Reads a document's bytes: a sandbox's door, or the loaders themselves."""
+    fields_of: Callable[[CollectionId], Fields] = lambda _home: NO_FIELDS
+    """What a collection declares of its documents' metadata."""
     passes_through: tuple[type[BaseException], ...] = ()
     """Exceptions that are the job's, not a document's: the queue's time limit."""
 
@@ -237,7 +240,7 @@ def draft_or_outcome(
         with times.timed(Stage.FETCH):
             fetched = bench.fetch(leased)
         with times.timed(Stage.DRAFT):
-            return draft_document(leased, fetched, builds, premises, bench.load)
+            return draft_document(leased, fetched, builds, premises, bench.load, bench.fields_of(leased.document.home))
     except bench.passes_through:
         raise
     except SourceVanished as error:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from indexer.embedding.port import Embedder
 from indexer.embedding.wiring import embedder_of
+from indexer.fields import Fields, own_fields
 from indexer.sandbox.parent import Sandbox
 from indexer.sources.folder import Fetched
 from indexer.sources.places import fetch_from, is_surely_gone
@@ -21,9 +22,9 @@ from store.catalog.sqlite import SqliteCatalog
 from store.clock import Clock
 from store.config import Config
 from store.folder import DataFolder
-from store.model import LeasedDocument, SessionId, SourceKind, Space, SpaceId
+from store.model import CollectionId, LeasedDocument, SessionId, SourceKind, Space, SpaceId
 from store.ports import Catalog
-from workers.draft import Fetch
+from workers.draft import NO_FIELDS, Fetch
 from workers.lease import WorkerSession
 from workers.sync import Bench
 
@@ -63,10 +64,17 @@ def open_bench(
                 committed=lambda: bell.ring(Topic.COMMIT),
                 leave=lambda: os.kill(os.getpid(), signal.SIGTERM),
                 load=sandbox.load,
+                fields_of=fields_of(config),
                 passes_through=passes_through,
             )
     finally:
         catalog.close()
+
+
+def fields_of(config: Config) -> Callable[[CollectionId], Fields]:
+    """What the configuration declares of a collection's documents."""
+    by_name = {name: own_fields(table.fields) for name, table in config.indexer.collections.items()}
+    return lambda home: by_name.get(home.collection, NO_FIELDS)
 
 
 def fetcher(config: Config, clock: Clock, blobs: BlobFolder) -> Fetch:

@@ -49,6 +49,10 @@ def test_a_file_whose_uri_another_root_owns_is_a_failure_and_not_silence(tmp_pat
     assert (again.code, [failure["document"] for failure in again.json["failures"]]) == (1, ["b/x.md"])
     states = {(row["document"], row["root"]): row["state"] for row in product.succeed("documents", "--json").json["documents"]}
     assert states == {("b/x.md", "main"): "indexed", ("b/x.md", "b"): "conflict", ("b/y.md", "b"): "indexed"}
+    (second / "x.md").unlink()
+    planned = product.succeed("plan", f"b={second}", "--json").json["documents"]
+    assert (planned["deleted"], planned["failed"]) == (0, 0)
+    (second / "x.md").write_text("of the second root\n", "utf-8")
     (first / "b" / "x.md").unlink()
     (first / "kept.md").write_text("kept\n", "utf-8")
     product.succeed("sync", str(first))

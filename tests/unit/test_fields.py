@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from indexer.fields import SHARED_FIELDS, check_fields, check_patch_fields, declared_fields
+from indexer.fields import SHARED_FIELDS, check_fields, check_patch_fields, declared_fields, fitting
 from store.config import FieldTable, IndexerTable, load_config
 from store.errors import ConfigWrong, MetadataRejected
 
@@ -18,6 +18,14 @@ FIELDS = declared_fields(
         "open": FieldTable(type="boolean"),
     }
 )
+
+
+def test_what_a_file_says_beside_a_declaration_is_left_out_and_said() -> None:
+    kept, faults = fitting({"status": "fnal", "pages": 7, "team": "harbour", "open": None}, FIELDS)
+    assert kept == {"pages": 7, "team": "harbour", "open": None}
+    assert [fault.code for fault in faults] == ["metadata_misfit"]
+    assert "'status' is left out: it must be one of 'draft', 'final', not 'fnal'; did you mean 'final'?" in faults[0].message
+    assert fitting(kept, FIELDS) == (kept, ())
 
 
 def refusal(metadata: dict[str, Any]) -> str:

@@ -95,14 +95,14 @@ Open = Callable[..., Door]
 def opened(tmp_path: Path) -> Iterator[Open]:
     clients: list[TestClient] = []
 
-    def open_door(acl: bool = False, **limits: Any) -> Door:
+    def open_door(acl: bool = False, namespaces_max: int = 1000, **limits: Any) -> Door:
         limits = {"free_bytes_min": 0, **limits}
         indexer = IndexerTable(
             document_bytes_max=BYTES_MAX,
             uploads=UploadsTable(**limits),
             embedding=IndexerTable().embedding.model_copy(update={"provider": "hashing"}),
         )
-        config = Config(store=StoreTable(acl=acl), indexer=indexer)
+        config = Config(store=StoreTable(acl=acl, namespaces_max=namespaces_max), indexer=indexer)
         clock, rings = SimulatedClock(), list[None]()
         catalog = MemoryCatalog(clock)
         uploads = Uploads(catalog, DataFolder(tmp_path), config, clock, lambda: rings.append(None))
@@ -252,6 +252,14 @@ def test_more_uploads_at_once_than_the_limit_are_turned_away(opened: Open) -> No
         pass
     with receiving._one_more():
         pass
+
+
+def test_namespaces_are_begun_within_their_limit(opened: Open) -> None:
+    door = opened(namespaces_max=2)
+    for namespace in ("default", "b"):
+        assert door.put(**{"X-Evercurrent-Namespace": namespace}).status_code == 202
+    assert code(door.put(**{"X-Evercurrent-Namespace": "c"})) == (429, "namespaces_full")
+    assert door.put("b.md", **{"X-Evercurrent-Namespace": "b"}).status_code == 202
 
 
 @pytest.mark.parametrize("whole", [True, False])
