@@ -50,7 +50,7 @@ class BucketsTable(_Table):
     )
 
 
-Strategy = Literal["auto", "text", "markdown"]
+Strategy = Literal["auto", "text", "markdown", "table", "sentence", "recursive", "fixed", "whole"]
 
 
 class SplitTable(_Table):

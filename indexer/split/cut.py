@@ -3,19 +3,33 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 from indexer.split.markdown import split_markdown
+from indexer.split.simple import split_fixed, split_recursive, split_sentence, split_whole
+from indexer.split.table import columns_of, split_table
 from indexer.split.text import split_text
 from store.model import Heading, LoadedText, Metadata, Piece
 
-SPLITTER_VERSION = 1
+SPLITTER_VERSION = 2
 """Rises with every change that moves a cut: it is part of the recipe."""
 
-Strategy = Literal["auto", "text", "markdown"]
-_STRUCTURED = frozenset({"text/markdown", "text/html"})
+Strategy = Literal["auto", "text", "markdown", "table", "sentence", "recursive", "fixed", "whole"]
+STRATEGIES: Mapping[str, Callable[..., tuple[Piece, ...]]] = MappingProxyType(
+    {
+        "text": split_text,
+        "markdown": split_markdown,
+        "table": split_table,
+        "sentence": split_sentence,
+        "recursive": split_recursive,
+        "fixed": split_fixed,
+        "whole": split_whole,
+    }
+)
+TABLES = frozenset({"text/csv", "text/tab-separated-values"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,24 +40,33 @@ class SplitSettings:
     overlap_chars: int = 0
 
     def __post_init__(self) -> None:
-        if self.strategy not in ("auto", "text", "markdown"):
+        if self.strategy != "auto" and self.strategy not in STRATEGIES:
             raise ValueError(f"unknown strategy {self.strategy!r}")
         if self.chars_max < 1 or not 0 <= self.chars_min * 2 <= self.chars_max or not 0 <= self.overlap_chars * 2 <= self.chars_max:
             raise ValueError("chars_min and overlap_chars are each at most half of chars_max")
 
 
 def cut(loaded: LoadedText, settings: SplitSettings) -> tuple[tuple[Piece, Metadata], ...]:
-    """Cuts by the strategy; `auto` honours headings and blocks where the media type has them.
+    """Cuts by the strategy; `auto` takes the one that the document's structure asks for.
 
-    A piece's metadata holds `headings` (the titles it stands under, from level 1 down, at its start) and `page`, each only when known.
+    A piece's metadata holds `headings` (the titles it stands under, from level 1 down, at its start), `page`, and of a table `columns`,
+    each only when known.
     """
-    marked = settings.strategy == "markdown" or (settings.strategy == "auto" and loaded.media_type in _STRUCTURED)
-    split = split_markdown if marked else split_text
-    pieces = split(loaded, chars_max=settings.chars_max, chars_min=settings.chars_min, overlap_chars=settings.overlap_chars)
+    strategy = strategy_for(loaded) if settings.strategy == "auto" else settings.strategy
+    pieces = STRATEGIES[strategy](loaded, chars_max=settings.chars_max, chars_min=settings.chars_min, overlap_chars=settings.overlap_chars)
     paths = heading_paths(loaded.headings)
     heading_starts = [heading.start for heading in loaded.headings]
     page_starts = [page.start for page in loaded.pages]
-    return tuple((piece, _metadata(loaded, piece, paths, heading_starts, page_starts)) for piece in pieces)
+    columns = columns_of(loaded) if strategy == "table" else []
+    always: Metadata = {"columns": columns} if columns else {}
+    return tuple((piece, {**always, **_metadata(loaded, piece, paths, heading_starts, page_starts)}) for piece in pieces)
+
+
+def strategy_for(loaded: LoadedText) -> str:
+    """Tables are cut between records, what has headings or blocks by them, all else as plain text."""
+    if loaded.media_type in TABLES:
+        return "table"
+    return "markdown" if loaded.headings or loaded.blocks else "text"
 
 
 def heading_paths(headings: Iterable[Heading]) -> list[list[str]]:

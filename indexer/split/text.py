@@ -21,12 +21,25 @@ def split_text(loaded: LoadedText, *, chars_max: int, chars_min: int, overlap_ch
     return pieces_of(text, atoms, chars_max=chars_max, chars_min=chars_min, overlap_chars=overlap_chars)
 
 
-_PROSE = frozenset({"text/plain", "text/markdown", "text/html", "text/x-rst"})
+_IN_ROWS = frozenset(
+    [
+        "text/csv",
+        "text/tab-separated-values",
+        "text/css",
+        "application/json",
+        "application/yaml",
+        "application/toml",
+        "application/xml",
+        "application/vnd.ms-excel",
+        "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
+        "text/javascript",
+    ]
+)
 
 
 def in_rows(media_type: str) -> bool:
     """Whether a line of this type is a unit (code, logs, tables), rather than prose that may be wrapped anywhere."""
-    return media_type not in _PROSE
+    return media_type in _IN_ROWS or (media_type.startswith("text/x-") and media_type != "text/x-rst")
 
 
 def pieces_of(text: str, atoms: Atoms, *, chars_max: int, chars_min: int, overlap_chars: int = 0) -> tuple[Piece, ...]:
