@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from evercurrent import verbs_collections, verbs_look, verbs_mend, verbs_run, verbs_sources, verbs_sync
+from evercurrent import verbs_collections, verbs_look, verbs_mend, verbs_run, verbs_sources, verbs_split, verbs_sync
 from evercurrent.call import DATA_DEFAULT
 from evercurrent.command_line import Interrupted, run_command
 from evercurrent.say import complain, speak_utf8
@@ -25,7 +25,7 @@ EXIT_FINDINGS = 1
 EXIT_MISUSE = 2
 EXIT_UNFINISHED = 3
 
-GROUPS = (verbs_sync, verbs_look, verbs_sources, verbs_collections, verbs_mend, verbs_run)
+GROUPS = (verbs_sync, verbs_look, verbs_sources, verbs_collections, verbs_split, verbs_mend, verbs_run)
 VERBS = {name: function for group in GROUPS for name, function in group.VERBS.items()}
 HIDDEN = frozenset().union(*(group.HIDDEN for group in GROUPS))
 COMMANDS = tuple(name for name in VERBS if name not in HIDDEN)

@@ -1,7 +1,6 @@
 """What went wrong for other people, step by step, against the product as a user runs it.
 
-Not run, since the steps need what does not exist yet: S-B09b (`check --repair`), S-B22a (a loader that claims PDF; until then `b.pdf` is
-ignored, not failed). Of S-F02a and S-F03a what asks for a cache of answers is not done: there is none.
+Not run, since the steps need what does not exist yet: S-B09b (`check --repair`). Of S-F02a and S-F03a what asks for a cache of answers is not done: there is none.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from kit.upload_sequences import perform_uploads
 
 FOLDERS = ["S-A01a", "S-A01d", "S-A03a", "S-A04a", "S-A04b", "S-A06a", "S-A06b", "S-A08a", "S-A09a", "S-A10a", "S-A12a", "S-A15a"]
 FOLDERS += ["S-A16a", "S-A18a", "S-A20a", "S-A21a", "S-A23a", "S-A25a", "S-A26a"]
-RECORDS = ["S-B01a", "S-B02a", "S-B03a", "S-B05a", "S-B06a", "S-B07a", "S-B09a", "S-B11a", "S-B16a", "S-B19a"]
+RECORDS = ["S-B01a", "S-B02a", "S-B03a", "S-B05a", "S-B06a", "S-B07a", "S-B09a", "S-B11a", "S-B16a", "S-B19a", "S-B22a"]
 PROCESSES = ["S-C01a", "S-C05a", "S-C09a", "S-E01a", "S-G03a", "S-G05a"]
 UPLOADS = ["S-B14a", "S-F01a", "S-F02a", "S-F03a", "S-F10a"]
 NATIVE_ONLY = frozenset({"S-A10a"})
