@@ -1,6 +1,7 @@
 """What went wrong for other people, step by step, against the product as a user runs it.
 
-Not run, since the steps need what does not exist yet: S-B09b (`check --repair`). Of S-F02a and S-F03a what asks for a cache of answers is not done: there is none.
+Not run, since its steps need what does not exist yet: S-B09b (`check --repair`). Of S-F02a and S-F03a what asks for a cache of answers is
+not done: there is none.
 """
 
 from __future__ import annotations
