@@ -221,7 +221,7 @@ class Watching:
                 self._polled[number] = ""
             elif self._table.mode == "auto" and is_remote(watched.root.path):
                 self._polled[number] = ""
-                self._log.info("watch_polls_remote", root=watched.root.name)
+                self._log.warning("watch_polls_remote", root=watched.root.name, poll_seconds=self._table.poll_seconds)
             else:
                 self._arm(number)
 

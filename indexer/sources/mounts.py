@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 
-_REMOTE = frozenset(
-    {"nfs", "nfs4", "cifs", "smb3", "smbfs", "9p", "virtiofs", "afs", "ceph", "glusterfs", "lustre", "fuse.sshfs", "fuse.rclone"}
+_REMOTE_NAMES = (
+    "nfs nfs4 cifs smb3 smbfs 9p drvfs virtiofs vboxsf prl_fs afs ceph fuse.ceph glusterfs fuse.glusterfs lustre beegfs orangefs gfs2 davfs "
+    "fuse.sshfs fuse.rclone fuse.s3fs fuse.gcsfuse fuse.davfs2 fuse.osxfs fuse.grpcfuse"
 )
+_REMOTE = frozenset(_REMOTE_NAMES.split())
 _MOUNTS = "/proc/self/mountinfo"
 
 
