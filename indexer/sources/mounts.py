@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 _REMOTE_NAMES = (
-    "nfs nfs4 cifs smb3 smbfs 9p drvfs virtiofs vboxsf prl_fs afs ceph fuse.ceph glusterfs fuse.glusterfs lustre beegfs orangefs gfs2 davfs "
-    "fuse.sshfs fuse.rclone fuse.s3fs fuse.gcsfuse fuse.davfs2 fuse.osxfs fuse.grpcfuse"
+    "nfs nfs4 cifs smb3 smbfs 9p drvfs virtiofs vboxsf prl_fs afs ceph fuse.ceph glusterfs fuse.glusterfs lustre beegfs orangefs gfs2 "
+    "davfs fuse.sshfs fuse.rclone fuse.s3fs fuse.gcsfuse fuse.davfs2 fuse.osxfs fuse.grpcfuse"
 )
 _REMOTE = frozenset(_REMOTE_NAMES.split())
 _MOUNTS = "/proc/self/mountinfo"
