@@ -15,7 +15,7 @@ run: .venv/installed
 	@$(BIN)/evercurrent up playground/handbook --data playground/data
 
 test: .venv/installed-dev lint
-	@$(BIN)/python -m pytest -n 2 -rs
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -rs
 
 lint: .venv/installed-dev
 	@$(BIN)/ruff check

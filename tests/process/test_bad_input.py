@@ -42,7 +42,7 @@ def test_what_cannot_be_indexed_is_named_and_the_rest_is_indexed(tmp_path: Path)
     (source / "loop").mkdir(parents=True)
     (source / "fine.md").write_text("# Fine\n\nA good document.")
     (source / "empty.md").write_text("")
-    (source / "picture.pdf").write_bytes(b"%PDF-1.4")
+    (source / "picture.png").write_bytes(b"%PDF-1.4")
     (source / "bytes.txt").write_bytes(bytes(range(256)) * 8)
     (source / "large.txt").write_text("word " * 1000)
     (source / "loop" / "again").symlink_to(source)
@@ -65,7 +65,7 @@ def test_what_cannot_be_indexed_is_named_and_the_rest_is_indexed(tmp_path: Path)
     assert states(data) == {
         "fine.md": "indexed",
         "empty.md": "empty",
-        "picture.pdf": "ignored",
+        "picture.png": "ignored",
         "bytes.txt": "quarantined",
         "large.txt": "quarantined",
     }
