@@ -1,6 +1,6 @@
 """Which loader reads which document, and the one door to all of them. Importing this imports no format library.
 
-`claims` runs for every file of every pass. A loader of an installed package joins by the entry point `evercurrent.loaders`.
+`claims` runs for every file of every pass.
 """
 
 from __future__ import annotations
