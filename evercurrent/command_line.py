@@ -20,15 +20,13 @@ from evercurrent.say import say
 from store.clock import SystemClock
 from store.errors import Misuse
 from store.folder import DataFolder
-from store.model import MAIN_COLLECTION, CollectionId, CollectionName, Namespace
+from store.model import MAIN_COLLECTION, NAME_BYTES_MAX, CollectionId, CollectionName, Namespace
 
 Argument = typer.Argument
 Option = typer.Option
 
 Paths = Annotated[list[str] | None, Argument(metavar="[[NAME=]PATH]...", show_default=False)]
 
-
-NAME_BYTES_MAX = 128
 
 Verb = Callable[..., int]
 

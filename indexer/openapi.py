@@ -58,13 +58,13 @@ Seconds = Annotated[float | None, Query(description="Patience in seconds; more t
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
 
-def _object(properties: Mapping[str, Any], optional: frozenset[str] = frozenset(), **more: Any) -> Json:
+def object_of(properties: Mapping[str, Any], optional: frozenset[str] = frozenset(), **more: Any) -> Json:
     return {"type": "object", "properties": dict(properties), "required": [name for name in properties if name not in optional], **more}
 
 
 WHOLE: Json = {"type": "integer", "minimum": 0}
 TEXT: Json = {"type": "string"}
-PROBLEM = _object(
+PROBLEM = object_of(
     {
         "type": TEXT,
         "title": TEXT,
@@ -76,7 +76,7 @@ PROBLEM = _object(
     frozenset({"place"}),
 )
 STATE: Json = {"enum": [state.value for state in DocumentState]}
-ROW = _object(
+ROW = object_of(
     {
         "document": TEXT,
         "state": STATE,
@@ -89,12 +89,12 @@ ROW = _object(
         "root": TEXT,
     }
 )
-PAGE = _object({"documents": {"type": "array", "items": ROW}, "cursor": {"type": ["string", "null"]}})
-TAKEN = _object({"document": TEXT, "version": WHOLE, "state": STATE}, frozenset({"state"}))
+PAGE = object_of({"documents": {"type": "array", "items": ROW}, "cursor": {"type": ["string", "null"]}})
+TAKEN = object_of({"document": TEXT, "version": WHOLE, "state": STATE}, frozenset({"state"}))
 """`state` says why who waited need not wait longer."""
-FILE_TAKEN = _object({"document": TEXT, "version": WHOLE, "status": {"enum": [200, 202]}})
-FILE_REFUSED = _object({"document": TEXT, "status": {"type": "integer", "minimum": 400}, "code": TEXT, "detail": TEXT})
-FILES = _object({"documents": {"type": "array", "items": {"anyOf": [FILE_TAKEN, FILE_REFUSED]}}})
+FILE_TAKEN = object_of({"document": TEXT, "version": WHOLE, "status": {"enum": [200, 202]}})
+FILE_REFUSED = object_of({"document": TEXT, "status": {"type": "integer", "minimum": 400}, "code": TEXT, "detail": TEXT})
+FILES = object_of({"documents": {"type": "array", "items": {"anyOf": [FILE_TAKEN, FILE_REFUSED]}}})
 NAMED: Json = {"type": "string", "minLength": 1, "pattern": f"[^{BLANK}]"}
 """At least one character that is seen."""
 LEAF: Json = {"type": ["null", "boolean", "string", "number"]}
@@ -116,36 +116,36 @@ COMPONENTS: Json = {f"MetadataValue{levels}": _nested(levels) for levels in rang
 METADATA = _object_of({"$ref": f"#/components/schemas/MetadataValue{DEPTH_MAX}"})
 PRINCIPAL: Json = {"type": "string", "minLength": 1, "maxLength": 256, "pattern": rf"^[^{BLANK}\ufeff]([^\u0000\r]*[^{BLANK}])?$"}
 ACL: Json = {"type": "array", "maxItems": 1000, "items": PRINCIPAL}
-PATCH = _object(
+PATCH = object_of(
     {"metadata": {"anyOf": [METADATA, {"type": "null"}]}, "acl": {"anyOf": [ACL, {"type": "null"}]}},
     frozenset({"metadata", "acl"}),
     additionalProperties=False,
 )
 
-COLLECTION = _object(
+COLLECTION = object_of(
     {
         "collection": TEXT,
-        "documents": _object({state.value: WHOLE for state in DocumentState if state is not DocumentState.DELETED}),
+        "documents": object_of({state.value: WHOLE for state in DocumentState if state is not DocumentState.DELETED}),
         "chunks": WHOLE,
         "recipe": {"type": ["string", "null"]},
         "space": {"type": ["string", "null"]},
         "growing": {"type": ["string", "null"]},
         "fields": {
             "type": "object",
-            "additionalProperties": _object({"type": TEXT, "values": {"type": "array"}, "required": {"type": "boolean"}}),
+            "additionalProperties": object_of({"type": TEXT, "values": {"type": "array"}, "required": {"type": "boolean"}}),
         },
     }
 )
-COLLECTIONS = _object({"collections": {"type": "array", "items": COLLECTION}})
-DROPPED = _object({"deleted": TEXT, "documents": WHOLE})
-NAMESPACES = _object(
-    {"namespaces": {"type": "array", "items": _object({"namespace": TEXT, "collections": {"type": "array", "items": TEXT}})}}
+COLLECTIONS = object_of({"collections": {"type": "array", "items": COLLECTION}})
+DROPPED = object_of({"deleted": TEXT, "documents": WHOLE})
+NAMESPACES = object_of(
+    {"namespaces": {"type": "array", "items": object_of({"namespace": TEXT, "collections": {"type": "array", "items": TEXT}})}}
 )
-NAMESPACE_DROPPED = _object({"deleted": TEXT, "collections": {"type": "object", "additionalProperties": WHOLE}})
+NAMESPACE_DROPPED = object_of({"deleted": TEXT, "collections": {"type": "object", "additionalProperties": WHOLE}})
 
-HEALTH = _object({"status": {"const": "ok"}})
-READY = _object({"status": {"const": "ready"}})
-SETTLED = _object({"settled": {"const": True}})
+HEALTH = object_of({"status": {"const": "ok"}})
+READY = object_of({"status": {"const": "ready"}})
+SETTLED = object_of({"settled": {"const": True}})
 
 NAMESPACE_HEADER: Json = {
     "name": "X-Evercurrent-Namespace",
@@ -225,7 +225,7 @@ FILES_BODY: Json = {
     "required": True,
     "content": {
         "multipart/form-data": {
-            "schema": _object({"file": {"type": "array", "minItems": 1, "items": BINARY}}),
+            "schema": object_of({"file": {"type": "array", "minItems": 1, "items": BINARY}}),
             "encoding": {
                 "file": {
                     "contentType": "text/markdown, text/plain, text/html, application/octet-stream",

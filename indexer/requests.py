@@ -19,7 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from store.errors import Misuse, UriRejected
-from store.model import CollectionId, CollectionName, DocumentId, Namespace, check_uri
+from store.model import NAME_BYTES_MAX, CollectionId, CollectionName, DocumentId, Namespace, check_uri
 
 SECONDS_MAX = 600.0
 JSON_BYTES_MAX = 256 * 1024
@@ -28,7 +28,6 @@ BODY_BYTES_A_SECOND_MIN = 1024
 """On the average, after the first 30 seconds: an upload that trickles must not keep a place for hours."""
 
 
-NAME_BYTES_MAX = 100
 """A namespace is a folder's name, spelled in hex: file systems end at 255 bytes."""
 _UNSEEN = r"\u0000-\u001f\u007f-\u00a0\u00ad\u061c\u1680\u180e\u2000-\u200f\u2028-\u202f\u205f-\u206f\u3000\ue000-\uf8ff\ufeff\ufff0-\uffff"
 NAME_PATTERN = f"[^ /{_UNSEEN}](?:[^/{_UNSEEN}]*[^ /{_UNSEEN}])?"

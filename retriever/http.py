@@ -21,20 +21,19 @@ from fastapi.responses import JSONResponse, PlainTextResponse
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from indexer.openapi import PROBLEM_TYPE, problems
 from retriever.metrics import EXPOSITION_TYPE, RetrieverMetrics, SearchOutcome
 from retriever.openapi import (
     ANSWER,
     CHUNK_IDS,
     CHUNKS,
     HEALTH,
-    PROBLEM_TYPE,
     READY,
     SEARCH,
     SEARCH_LINKS,
     Collection,
     answers,
     asked,
-    problems,
     publish,
 )
 from retriever.query import SearchRequest

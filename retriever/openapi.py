@@ -5,45 +5,23 @@ Data alone: the door reads requests by itself, and the fuzz in tests/fuzz holds 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import FastAPI, Path
 
-from indexer.openapi import BLANK
+from indexer.openapi import BLANK, TEXT, WHOLE, Json, object_of
 from retriever.query import K_DEFAULT, K_MAX, MIN_VERSION_MAX, NOT_YET, QUERY_CHARS_MAX, VECTOR_VALUES_MAX, Mode
 from store.model import URI_BYTES_MAX, URI_PATTERN
 
-Json = dict[str, Any]
 Responses = dict[int | str, Json]
 
-PROBLEM_TYPE = "application/problem+json"
-RETRY_AFTER = frozenset({429, 503, 504})
 FLOAT_MAX = 3.4e38
 
 Collection = Annotated[str, Path(description="A collection's name.", json_schema_extra={"minLength": 1, "example": "main"})]
 
 
-def _object(properties: Mapping[str, Any], optional: frozenset[str] = frozenset(), **more: Any) -> Json:
-    return {"type": "object", "properties": dict(properties), "required": [name for name in properties if name not in optional], **more}
-
-
-TEXT: Json = {"type": "string"}
-WHOLE: Json = {"type": "integer", "minimum": 0}
 SCORE: Json = {"type": ["number", "null"]}
 CHUNK_ID: Json = {"type": "string", "pattern": "^[0-9a-fA-F]{32}$"}
-PROBLEM = _object(
-    {
-        "type": TEXT,
-        "title": TEXT,
-        "status": {"type": "integer", "minimum": 400, "maximum": 599},
-        "code": {"type": "string", "pattern": "^[a-z_]+$"},
-        "detail": {"type": "string", "minLength": 1},
-        "place": TEXT,
-    },
-    frozenset({"place"}),
-)
 CHUNK = {
     "document": TEXT,
     "chunk_id": CHUNK_ID,
@@ -55,8 +33,8 @@ CHUNK = {
     "indexed_at": TEXT,
     "stale": {"type": "boolean"},
 }
-HIT = _object({"score": {"type": "number"}, "scores": _object({"dense": SCORE, "keyword": SCORE}), **CHUNK})
-ANSWER = _object(
+HIT = object_of({"score": {"type": "number"}, "scores": object_of({"dense": SCORE, "keyword": SCORE}), **CHUNK})
+ANSWER = object_of(
     {
         "hits": {"type": "array", "maxItems": K_MAX, "items": HIT},
         "snapshot": WHOLE,
@@ -68,16 +46,16 @@ ANSWER = _object(
     },
     frozenset({"explain"}),
 )
-CHUNKS = _object({"chunks": {"type": "array", "items": _object(CHUNK)}})
-HEALTH = _object({"status": {"const": "ok"}})
-READY = _object({"status": {"const": "ready"}})
+CHUNKS = object_of({"chunks": {"type": "array", "items": object_of(CHUNK)}})
+HEALTH = object_of({"status": {"const": "ok"}})
+READY = object_of({"status": {"const": "ready"}})
 
 # --- what a search says -----------------------------------------------------------------------------------------------
 
 SCALAR: Json = {"type": ["string", "number", "boolean", "null"]}
 ORDERED: Json = {"type": ["string", "number"]}
 SCALARS: Json = {"type": "array", "items": SCALAR}
-OPERATORS = _object(
+OPERATORS = object_of(
     {
         "$eq": SCALAR,
         "$ne": SCALAR,
@@ -145,7 +123,7 @@ SEARCH: Json = {
         _search(("query", "vector"), (Mode.HYBRID,), {"query": QUERY, "vector": VECTOR}),
     ]
 }
-CHUNK_IDS = _object({"ids": {"type": "array", "maxItems": 1000, "items": CHUNK_ID}})
+CHUNK_IDS = object_of({"ids": {"type": "array", "maxItems": 1000, "items": CHUNK_ID}})
 
 HEADERS: list[Json] = [
     {
@@ -163,20 +141,6 @@ HEADERS: list[Json] = [
         "schema": TEXT,
     },
 ]
-
-
-def problems(*statuses: int) -> Responses:
-    """These statuses, each told as problem JSON."""
-    return {status: _problem(HTTPStatus(status)) for status in statuses}
-
-
-def _problem(status: HTTPStatus) -> Json:
-    answer: Json = {"description": status.phrase, "content": {PROBLEM_TYPE: {"schema": PROBLEM}}}
-    if status in RETRY_AFTER:
-        answer["headers"] = {
-            "Retry-After": {"description": "Seconds after which to try again.", "schema": {"type": "integer", "minimum": 1}}
-        }
-    return answer
 
 
 def answers(schema: Json, links: Json | None = None) -> Responses:

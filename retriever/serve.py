@@ -6,31 +6,25 @@ server one thread follows the change log and tells the beat. Documents are never
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import signal
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from importlib.metadata import version
-from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
-import h11
 import structlog
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from indexer.connections import bound, settings_of
 from retriever.http import Readiness, Reports, SearchPool, application
 from retriever.metrics import RetrieverMetrics
-from retriever.openapi import PROBLEM_TYPE
 from retriever.premises import RetrieverBeat
 from retriever.wiring import Parts, opened_parts
-from store.config import Config, RetrieverHttpTable
-from store.errors import ConfigWrong, EvercurrentError, PortTaken
+from store.config import Config
+from store.errors import EvercurrentError
 from store.model import CollectionId, Position, Seq
 
 log = structlog.get_logger()
@@ -41,12 +35,6 @@ POLL_SECONDS = 0.05
 BEAT_SECONDS = 0.1
 """A beat that only moved on is told at most this often."""
 DRAIN_SECONDS_MAX = 10
-BACKLOG = 512
-HEAD_BYTES_MAX = 64 * 1024
-CONNECTIONS_MAX = 500
-"""Half of the files that a process may usually have open."""
-REQUEST_SECONDS_MAX = 30.0
-"""From a connection, or an answer, to the next request's whole head; what is left of a refused body counts, too."""
 
 
 def serve(data: Path, config: Config, ready: Callable[[dict[str, Any]], None]) -> int:
@@ -54,7 +42,8 @@ def serve(data: Path, config: Config, ready: Callable[[dict[str, Any]], None]) -
 
     Raises PortTaken, ConfigWrong, and what opening the catalog raises.
     """
-    with bound(config.retriever.http) as listening, opened_parts(data, config) as parts:
+    http = config.retriever.http
+    with bound(http.host, http.port, "retriever.http") as listening, opened_parts(data, config) as parts:
         following, pool = Following(parts, listening.getsockname()[1]), SearchPool()
         following.start()
         try:
@@ -63,25 +52,6 @@ def serve(data: Path, config: Config, ready: Callable[[dict[str, Any]], None]) -
             pool.close()
             following.stop()
     return 0
-
-
-def bound(table: RetrieverHttpTable) -> socket.socket:
-    """A listening socket on the configured address; port 0 is any free one. Raises PortTaken, ConfigWrong."""
-    if not _is_loopback(table.host):
-        key = "retriever.http.host"
-        raise ConfigWrong(
-            reason=f"{key}: without API keys a server listens to this machine only; use 127.0.0.1, not {table.host!r}.", key=key
-        )
-    family = socket.AF_INET6 if ":" in table.host else socket.AF_INET
-    listening = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)  # named: asyncio takes TCP_NODELAY from it
-    try:
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((table.host, table.port))
-        listening.listen(BACKLOG)
-    except OSError as error:
-        listening.close()
-        raise PortTaken(port=table.port, host=table.host, setting="retriever.http.port") from error
-    return listening
 
 
 def run_server(app: Any, listening: socket.socket, started: Callable[[int], None]) -> None:
@@ -96,17 +66,7 @@ def run_server(app: Any, listening: socket.socket, started: Callable[[int], None
 
 
 def server_of(app: Any, started: Callable[[], None]) -> uvicorn.Server:
-    settings = uvicorn.Config(
-        app,
-        http=BoundedConnection,
-        h11_max_incomplete_event_size=HEAD_BYTES_MAX,
-        log_config=None,
-        access_log=False,
-        lifespan="off",
-        server_header=False,
-        timeout_graceful_shutdown=DRAIN_SECONDS_MAX,
-    )
-    return _ReportingServer(settings, started)
+    return _ReportingServer(settings_of(app, DRAIN_SECONDS_MAX), started)
 
 
 class _ReportingServer(uvicorn.Server):
@@ -214,67 +174,3 @@ def _reached(position: Position | None, head: Position) -> bool:
 def _lateness(home: CollectionId, position: Position | None, head: Position) -> str:
     at = "not loaded yet" if position is None else f"at {position.seq}"
     return f"collection {home.collection} of namespace {home.namespace} is {at}; the head at the start was {head.seq}"
-
-
-def _is_loopback(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-class BoundedConnection(H11Protocol):
-    """A connection with patience that ends: uvicorn by itself waits for ever for a first byte, and for what follows an answer."""
-
-    connections_max = CONNECTIONS_MAX
-    request_seconds_max = REQUEST_SECONDS_MAX
-    _waiting: asyncio.TimerHandle | None = None
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        if len(self.connections) > self.connections_max:
-            log.warning("connection_refused", open=len(self.connections) - 1, connections_max=self.connections_max)
-            transport.close()
-            return
-        self._await_request()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.cycle is not None and not self.cycle.response_complete:
-            self._stop_waiting()
-
-    def on_response_complete(self) -> None:
-        super().on_response_complete()
-        self._await_request()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_waiting()
-        super().connection_lost(exc)
-
-    def send_400_response(self, msg: str) -> None:
-        """What is no HTTP, or too long a head, is told as every other problem is."""
-        is_long = len(self.conn.trailing_data[0]) >= HEAD_BYTES_MAX
-        status, code = (HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "head_too_large") if is_long else (HTTPStatus.BAD_REQUEST, "not_http")
-        detail = f"The request's head is longer than {HEAD_BYTES_MAX} bytes." if is_long else msg
-        words = {"type": "about:blank", "title": status.phrase, "status": status.value, "code": code, "detail": detail}
-        headers = [("Content-Type", PROBLEM_TYPE), ("Connection", "close")]
-        answer = h11.Response(status_code=status.value, headers=headers, reason=status.phrase.encode())
-        for event in (answer, h11.Data(data=json.dumps(words).encode()), h11.EndOfMessage()):
-            self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
-
-    def _await_request(self) -> None:
-        self._stop_waiting()
-        self._waiting = self.loop.call_later(self.request_seconds_max, self._give_up)
-
-    def _stop_waiting(self) -> None:
-        if self._waiting is not None:
-            self._waiting.cancel()
-            self._waiting = None
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            log.info("connection_idle_closed", seconds=self.request_seconds_max)
-            self.transport.close()

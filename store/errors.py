@@ -103,7 +103,7 @@ class DocumentUnparsable(Rejected):
 
 class LoaderLimitReached(Rejected):
     code = "loader_limit"
-    sentence = "Reading the file as {media_type} was stopped: {reason}. Is it what it seems to be? Raise indexer.load.{setting} if it is."
+    sentence = "Reading the file as {media_type} was stopped: {reason}. If it is what it seems to be, {way}."
 
 
 class LoaderCrashed(Rejected):

@@ -18,11 +18,12 @@ from typing import BinaryIO
 
 from indexer.load.archives import check_archive
 from indexer.load.registry import loader_of
-from indexer.sandbox.frames import LENGTH, broken, encoded, framed, rejected
+from indexer.sandbox.frames import LENGTH, READY, broken, encoded, framed, rejected
 from store.errors import LoaderLimitReached, Rejected
 from store.model import LoadedText
 
 PR_SET_PDEATHSIG = 1
+SAVE_ANEW = "save it anew in a simpler form"
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,13 +33,13 @@ def main(arguments: Sequence[str]) -> int:
     _die_with_parent()
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes_max, memory_bytes_max))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    _answer(answers, READY)
     questions = sys.stdin.buffer
     while (head := _frame(questions)) is not None:
         content = _frame(questions)
         if content is None:
             break
-        answers.write(framed(answer(json.loads(head)["media_type"], content, text_chars_max, unpacked_bytes_max)))
-        answers.flush()
+        _answer(answers, answer(json.loads(head)["media_type"], content, text_chars_max, unpacked_bytes_max))
     return 0
 
 
@@ -50,12 +51,12 @@ def answer(media_type: str, content: bytes, text_chars_max: int, unpacked_bytes_
         return rejected(error)
     except MemoryError:
         return rejected(
-            LoaderLimitReached(media_type=media_type, reason="it needs more memory than it may use", setting="memory_bytes_max")
+            LoaderLimitReached(
+                media_type=media_type, reason="it needs more memory than it may use", way="raise indexer.load.memory_bytes_max"
+            )
         )
     except RecursionError:
-        return rejected(
-            LoaderLimitReached(media_type=media_type, reason="it is nested beyond the limit of its reader", setting="seconds_max")
-        )
+        return rejected(LoaderLimitReached(media_type=media_type, reason="it is nested beyond the limit of its reader", way=SAVE_ANEW))
     except Exception as error:  # noqa: BLE001 - the parent names it
         return broken(error, traceback.format_exc(limit=-8))
 
@@ -65,8 +66,13 @@ def read(media_type: str, content: bytes, text_chars_max: int, unpacked_bytes_ma
     loaded = loader_of(media_type)(content, media_type)
     if len(loaded.text) > text_chars_max:
         reason = f"its text has {len(loaded.text)} characters, the limit is {text_chars_max}"
-        raise LoaderLimitReached(media_type=media_type, reason=reason, setting="text_chars_max")
+        raise LoaderLimitReached(media_type=media_type, reason=reason, way="raise indexer.load.text_chars_max")
     return loaded
+
+
+def _answer(stream: BinaryIO, payload: bytes) -> None:
+    stream.write(framed(payload))
+    stream.flush()
 
 
 def _frame(stream: BinaryIO) -> bytes | None:

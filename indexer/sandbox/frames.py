@@ -10,6 +10,8 @@ from store.errors import DocumentTooLarge, DocumentUnparsable, LoaderLimitReache
 from store.model import Block, BlockKind, Fault, Heading, LoadedText, PageStart
 
 LENGTH = struct.Struct("<Q")
+READY = b"ready"
+"""A child's first frame: what fails before it says nothing of a document."""
 FRAME_BYTES_MAX = 1 << 32
 REJECTIONS: dict[str, type[Rejected]] = {
     kind.code: kind for kind in (DocumentUnparsable, TextUndecodable, DocumentTooLarge, LoaderLimitReached)

@@ -27,6 +27,7 @@ DOCUMENTS_A_CHILD = 500
 """Then a fresh one starts: what a parser leaks does not add up."""
 PASSED_ON = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH")
 """Of the environment: nothing that could be a secret."""
+START_SECONDS_MAX = 60.0
 READ_BYTES = 1 << 20
 
 log = structlog.get_logger()
@@ -87,7 +88,7 @@ class Sandbox:
         except TimeoutError as error:
             self.close()
             reason = f"it took longer than {self._table.seconds_max:g} seconds"
-            raise LoaderLimitReached(media_type=media_type, reason=reason, setting="seconds_max") from error
+            raise LoaderLimitReached(media_type=media_type, reason=reason, way="raise indexer.load.seconds_max") from error
         self._left -= 1
         try:
             return decoded(payload)
@@ -119,6 +120,15 @@ class Sandbox:
         for pipe in (child.stdin, child.stdout):
             if pipe is not None:
                 os.set_blocking(pipe.fileno(), False)
+        self._child = child
+        try:
+            self._exchange(child, b"", self._clock.monotonic() + START_SECONDS_MAX)
+        except _Gone as error:
+            self._child = None
+            raise LoaderUnavailable(reason=f"it ended at once, with code {_ended(child)}") from error
+        except TimeoutError as error:
+            self.close()
+            raise LoaderUnavailable(reason=f"it did not begin within {START_SECONDS_MAX:g} seconds") from error
         return child
 
     def _exchange(self, child: subprocess.Popen[bytes], question: bytes, give_up_at: float) -> bytes:
@@ -130,7 +140,8 @@ class Sandbox:
         sending, answer, wanted = memoryview(question), bytearray(), LENGTH.size
         with selectors.DefaultSelector() as selector:
             selector.register(from_child, selectors.EVENT_READ)
-            selector.register(to_child, selectors.EVENT_WRITE)
+            if question:
+                selector.register(to_child, selectors.EVENT_WRITE)
             while len(answer) < wanted:
                 left = give_up_at - self._clock.monotonic()
                 if left <= 0:
@@ -145,6 +156,14 @@ class Sandbox:
                         if not sending:
                             selector.unregister(to_child)
         return bytes(answer[LENGTH.size :])
+
+
+def _ended(child: subprocess.Popen[bytes]) -> int:
+    """The exit code of a child that has closed its answers."""
+    for pipe in (child.stdin, child.stdout):
+        if pipe is not None:
+            pipe.close()
+    return child.wait()
 
 
 def _received(descriptor: int) -> bytes:

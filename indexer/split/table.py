@@ -32,7 +32,10 @@ def columns_of(loaded: LoadedText) -> list[str]:
     if first is None:
         return []
     line = loaded.text[first[0] : first[1]]
-    names = [" ".join(name.split()) for name in next(csv.reader([line], delimiter=delimiter_of(loaded.text)), [])]
+    try:
+        names = [" ".join(name.split()) for name in next(csv.reader([line], delimiter=delimiter_of(loaded.text)), [])]
+    except csv.Error:
+        return []  # a cell beyond its reader's limit is no name
     reads_as_head = len(names) > 1 and all(names) and len(set(names)) == len(names) and not any(_is_number(name) for name in names)
     return [name[:COLUMN_CHARS_MAX] for name in names[:COLUMNS_MAX]] if reads_as_head else []
 

@@ -12,6 +12,8 @@ Namespace = NewType("Namespace", str)
 CollectionName = NewType("CollectionName", str)
 MAIN_COLLECTION = CollectionName("main")
 """Exists in every namespace: before its first document it is empty, not unknown."""
+NAME_BYTES_MAX = 100
+"""Of a namespace or a collection, in UTF-8."""
 Uri = NewType("Uri", str)
 RootName = NewType("RootName", str)
 

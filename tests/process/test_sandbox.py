@@ -22,7 +22,7 @@ from indexer.load.registry import loader_of
 from indexer.sandbox.parent import DOCUMENTS_A_CHILD, Sandbox
 from store.clock import SystemClock
 from store.config import LoadTable
-from store.errors import LoaderCrashed, LoaderLimitReached, Rejected
+from store.errors import LoaderCrashed, LoaderLimitReached, LoaderUnavailable, Rejected
 
 HOSTILE = "application/x-hostile"
 
@@ -184,6 +184,16 @@ def test_no_secret_and_no_descriptor_of_ours_reaches_the_child(hostile: None, mo
         os.set_inheritable(file.fileno(), True)
         assert set(read(sandbox, "environment").split()) <= {"PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "LC_CTYPE"}
         assert len(read(sandbox, "descriptors").split()) <= 5
+
+
+def test_a_child_that_cannot_begin_is_no_fault_of_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import os; os._exit(9)\n", "utf-8")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with Sandbox(LoadTable(), SystemClock()) as sandbox:
+        with pytest.raises(LoaderUnavailable, match="with code 9"):
+            sandbox.load("a.docx", word())
+        monkeypatch.delenv("PYTHONPATH")
+        assert sandbox.load("a.docx", word()).text == "hello"
 
 
 def test_a_child_is_replaced_after_many_documents(hostile: None, sandbox: Sandbox) -> None:

@@ -13,10 +13,8 @@ import pytest
 from kit.commands import wait_until
 from kit.live_intake import live_intake
 
-from indexer import requests
-from indexer import serve as intake
+from indexer import connections, requests
 from retriever import serve as retriever
-from store.config import IntakeHttpTable, RetrieverHttpTable
 
 HEAD = b"PUT /v1/collections/main/documents/slow.md HTTP/1.1\r\nHost: here\r\nContent-Length: 1000\r\n\r\n"
 PATIENCE_SECONDS = 20
@@ -29,7 +27,7 @@ async def greet(scope: Any, receive: Any, send: Any) -> None:
 
 @contextmanager
 def intake_of(app: Any) -> Iterator[int]:
-    with intake.bound(IntakeHttpTable(port=0)) as listening, intake.served(app, listening):
+    with connections.bound("127.0.0.1", 0, "indexer.http") as listening, connections.served(app, listening, 5):
         yield listening.getsockname()[1]
 
 
@@ -49,7 +47,7 @@ def received(connection: socket.socket) -> bytes:
 
 
 def test_a_hundred_connections_that_send_nothing_stop_nobody_and_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake.BoundedConnection, "request_seconds_max", 0.5)
+    monkeypatch.setattr(connections.BoundedConnection, "request_seconds_max", 0.5)
     with intake_of(greet) as port:
         silent = [socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) for _ in range(100)]
         with connected(port, b"GET / HTTP/1.1\r\nHost: here\r\nConnection: close\r\n\r\n") as connection:
@@ -62,7 +60,7 @@ def test_a_hundred_connections_that_send_nothing_stop_nobody_and_are_closed(monk
 
 
 def test_connections_beyond_the_limit_are_closed_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(intake.BoundedConnection, "connections_max", 2)
+    monkeypatch.setattr(connections.BoundedConnection, "connections_max", 2)
     with intake_of(greet) as port, connected(port), connected(port), connected(port) as third:
         assert received(third) == b""
 
@@ -107,9 +105,9 @@ def test_the_patience_with_a_body_grows_with_what_came() -> None:
 
 
 def test_the_retriever_is_as_patient_as_the_intake(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retriever.BoundedConnection, "request_seconds_max", 0.3)
+    monkeypatch.setattr(connections.BoundedConnection, "request_seconds_max", 0.3)
     ready = threading.Event()
-    with retriever.bound(RetrieverHttpTable(port=0)) as listening:
+    with connections.bound("127.0.0.1", 0, "retriever.http") as listening:
         server = retriever.server_of(greet, ready.set)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
         thread.start()

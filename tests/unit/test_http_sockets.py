@@ -4,23 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from contextlib import AbstractContextManager
 
 import pytest
 
-from indexer.serve import bound as intake_bound
-from retriever.serve import bound as retriever_bound
-from store.config import IntakeHttpTable, RetrieverHttpTable
+from indexer.connections import bound
 
 
-@pytest.mark.parametrize(
-    "bound",
-    [lambda: intake_bound(IntakeHttpTable(port=0)), lambda: retriever_bound(RetrieverHttpTable(port=0))],
-    ids=["intake", "retriever"],
-)
-def test_an_accepted_connection_sends_at_once(bound: object) -> None:
-    opened: AbstractContextManager[socket.socket] = bound()  # type: ignore[operator]
-    with opened as listening:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_an_accepted_connection_sends_at_once(host: str) -> None:
+    with bound(host, 0, "indexer.http") as listening:
         assert asyncio.run(_is_undelayed(listening))
 
 

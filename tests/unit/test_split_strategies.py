@@ -150,6 +150,11 @@ def test_every_piece_of_a_table_knows_its_columns() -> None:
     assert {tuple(metadata["columns"]) for _, metadata in made} == {("id", "name")}
 
 
+@pytest.mark.parametrize("head", ["x" * 200_000 + ",b", '"a\r",b'])
+def test_a_first_record_that_no_reader_of_tables_takes_names_no_columns(head: str) -> None:
+    assert columns_of(LoadedText(f"{head}\n1,2\n", "text/csv")) in ([], ["a", "b"])
+
+
 def test_a_stray_quote_ends_with_its_line() -> None:
     text = 'a,b\n1,5" pipe\n' + "2,x\n" * 20_000
     assert [text[start:end] for start, end in records(text)][:3] == ["a,b", '1,5" pipe', "2,x"]
