@@ -23,10 +23,14 @@ from indexer.sources.watched import WatchedRoot
 from store.clock import Clock
 from store.config import WatchTable
 from store.errors import Transient
-from store.model import Intent, Root
+from store.model import Intent, Present, Root
 from store.ports import Ledger
 
 RETRY_SECONDS = 1.0
+LATE_SECONDS = 10.0
+"""The event of a change this old has come, if it comes at all."""
+MISSED_MAX = 2
+"""So many comparisons by the timer that find changes while no event comes at all, and a root is polled."""
 HELD_POLLS = 5
 """While documents are held the source is compared every so many polls: what comes back is not left waiting for the timer."""
 RECORD_INTENTS_MAX = 10_000
@@ -75,6 +79,10 @@ class Watching:
         self._polled: dict[int, str] = {}
         """Roots without native events, with the reason."""
         self._unarmed: set[int] = set()
+        self._by_timer: set[int] = set()
+        """Roots whose next comparison only the timer asked for."""
+        self._missed: dict[int, int] = {}
+        """By root, comparisons that found changes which no event had told, since the last event that came."""
         self._unrecorded: list[Intent] = []
         self._asked: list[_Asked] = []
         self._lock = threading.Lock()
@@ -173,9 +181,10 @@ class Watching:
             self._poll(self._polled, events)
         if self._table.reconcile_seconds and now >= self._reconcile_at:
             self._reconcile_at = now + self._table.reconcile_seconds * random.uniform(1 - _JITTER, 1 + _JITTER)
+            self._by_timer = {number for number, root in enumerate(self._roots) if not root.needs_reconcile}
             self._want_reconcile(range(len(self._roots)))
         for number, root in enumerate(self._roots):
-            self._work(root, events.get(number, []), now)
+            self._work(number, root, events.get(number, []), now)
         self._record()
         self._answer(taken.barriers)
 
@@ -184,14 +193,35 @@ class Watching:
             self._roots[number].needs_reconcile = True
             self._forgive_barrier(number)
 
-    def _work(self, root: WatchedRoot, events: list[Event], now: float) -> None:
+    def _work(self, number: int, root: WatchedRoot, events: list[Event], now: float) -> None:
+        if events:
+            self._missed.pop(number, None)
         try:
             self._unrecorded += root.take(events, now)
             if root.needs_reconcile and now >= self._retry_at and self._record():
-                self._unrecorded += root.reconcile()
+                found = root.reconcile()
+                self._unrecorded += found
+                self._count_missed(number, found)
         except Transient as error:
             root.needs_reconcile = True
             self._wait_for_the_ledger(error)
+
+    def _count_missed(self, number: int, found: Sequence[Intent]) -> None:
+        """Where events arrive the timer's comparison finds nothing old. Where it does, and no event comes at all, the root is polled."""
+        if number not in self._by_timer:
+            return
+        self._by_timer.discard(number)
+        late = self._clock.now() - LATE_SECONDS
+        missed = sum(isinstance(one, Present) and one.signature is not None and one.signature.mtime_ns < late * 1e9 for one in found)
+        if number in self._polled or number in self._unarmed:
+            return
+        if not missed:
+            return
+        self._missed[number] = self._missed.get(number, 0) + 1
+        self._log.warning("events_missed", root=self._roots[number].root.name, changes=missed)
+        if self._missed[number] >= MISSED_MAX and self._native is not None:
+            self._native.disarm(number)
+            self._poll_from_now_on(number, "its file system sends no events")
 
     def _record(self) -> bool:
         """Records what is due; False when a part of it stays for the next round."""
@@ -242,8 +272,11 @@ class Watching:
         self._want_reconcile([number])
 
     def _degrade(self, number: int, reason: str) -> None:
+        self._poll_from_now_on(number, f"the system gives no more watches ({reason}); raise fs.inotify.max_user_watches")
+
+    def _poll_from_now_on(self, number: int, reason: str) -> None:
         self._unarmed.discard(number)
-        self._polled[number] = f"the system gives no more watches ({reason}); raise fs.inotify.max_user_watches"
+        self._polled[number] = reason
         self._want_reconcile([number])
         self._log.warning("watch_degraded", root=self._roots[number].root.name, reason=reason)
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from kit.commands import wait_until
 
 from indexer.events import Event, EventKind
 from indexer.identity import content_hash
@@ -734,3 +735,21 @@ def test_two_watches_of_one_path_are_let_go_without_a_fault(stage: Stage) -> Non
     stage.stop()
     assert not watching.is_alive
     assert (group._active_callbacks_by_watch, group._active_callbacks_by_path) == ({}, {})
+
+
+@pytest.mark.parametrize("silent", [True, False])
+def test_a_root_whose_events_never_come_is_polled_after_two_comparisons(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch, silent: bool
+) -> None:
+    if silent:
+        monkeypatch.setattr("indexer.sources.watch._Handler.dispatch", lambda *_: None)
+    monkeypatch.setattr("indexer.watching.LATE_SECONDS", 0.0)
+    stage.table = stage.table.model_copy(update={"reconcile_seconds": 0.2})
+    watching = stage.start()
+    for number in range(4):
+        stage.write(f"{number}.md", f"text {number}")
+        wait_until(lambda number=number: f"{number}.md" in stage.ledger.texts, "the document is found")  # type: ignore[misc]
+    wait_until(lambda: bool(watching.health()) or not silent, "watching tells that it is degraded")
+    assert [("sends no events" in reason) for reason in watching.health()] == ([True] if silent else [])
+    stage.write("last.md", "seen by polling")
+    wait_until(lambda: "last.md" in stage.ledger.texts, "the last document is found")
